@@ -16,20 +16,8 @@ import scipy.linalg
 from scipy.linalg.lapack import dsyevd, dsyevr
 from scipy.spatial.distance import cdist
 
-from dualpca.arrays.backend import (
-    THREADS_WAIT,
-    contiguous,
-    device_of,
-    empty,
-    identity,
-    is_foreign,
-    is_linalg_error,
-    is_sparse,
-    namespace,
-    on_cuda,
-    one_thread,
-    take,
-)
+from dualpca.arrays import backend
+from dualpca.arrays.backend import is_foreign, is_sparse, namespace, one_thread
 from dualpca.arrays.threads import has_small_products
 from dualpca.arrays.types import Array
 from dualpca.errors import expected
@@ -73,7 +61,7 @@ def product(X: Array, V: Array) -> Array:
 
 def thin_product(X: Array, V: Array) -> Array:
     """Return X @ V for a V of few columns, as (VᵀXᵀ)ᵀ: OpenBLAS is up to twice as fast that way."""
-    return product(X, V) if is_sparse(X) else (contiguous(V.T) @ X.T).T
+    return product(X, V) if is_sparse(X) else (backend.contiguous(V.T) @ X.T).T
 
 
 def subtract_row(Y: Array, row: Array) -> Array:
@@ -150,7 +138,7 @@ def taxicab(X: Array, Y: Array) -> Array:
     xp = namespace(X)
     if not is_foreign(X):
         return np.asarray(cdist(X, Y, "cityblock"), dtype=X.dtype)
-    total = xp.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=device_of(X))
+    total = xp.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=backend.device_of(X))
     for c in range(X.shape[1]):
         total = total + xp.abs(X[:, c][:, None] - Y[:, c][None, :])
     return total
@@ -216,7 +204,7 @@ def top_eigh(A: Array, rank: int) -> tuple[Array, Array]:
     """Return the `rank` largest eigenvalues of A, ascending, with eigenvectors. Overwrites A."""
     m = A.shape[0]
     if rank == 0:
-        return empty((0,), A), A[:, :0]
+        return backend.empty((0,), A), A[:, :0]
     options: dict[str, Any] = {"overwrite_a": True, "check_finite": False}
     if is_foreign(A):
         values, vectors = namespace(A).linalg.eigh(A)
@@ -261,7 +249,7 @@ SMALL_ORDER = 512
 
 def _waiting(m: int, A: Array) -> AbstractContextManager[None]:
     """Return a context for the eigenpairs of a matrix of order m."""
-    return one_thread(min(10.0 * m**3, THREADS_WAIT) if m <= SMALL_ORDER else math.inf, A)
+    return one_thread(min(10.0 * m**3, backend.THREADS_WAIT) if m <= SMALL_ORDER else math.inf, A)
 
 
 def triangular_factor(A: Array) -> Array:
@@ -281,15 +269,15 @@ def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
     Many times faster than reflections, and as orthogonal where the condition number of A is
     below 1e7 (Yamamoto et al. 2015); None where it is not, or where A is not tall.
     """
-    quick = not is_foreign(A) or on_cuda(A)
+    quick = not is_foreign(A) or backend.on_cuda(A)
     if not quick or A.ndim != 2 or A.shape[0] < TALL_RATIO * max(A.shape[1], 1):
         return None
-    xp, Q, R = namespace(A), A, identity(A.shape[1], A)
+    xp, Q, R = namespace(A), A, backend.identity(A.shape[1], A)
     for _ in range(2):
         try:
             factor = xp.linalg.cholesky(Q.T @ Q)
         except Exception as error:
-            if not is_linalg_error(error):
+            if not backend.is_linalg_error(error):
                 raise
             return None
         pivots = xp.linalg.diagonal(factor)
@@ -307,7 +295,7 @@ def orthonormal(A: Array) -> Array:
         return fast[0]
     xp = namespace(A)
     entries = float(A.shape[0] * A.shape[1]) if A.ndim == 2 else math.inf
-    work = min(4 * entries * A.shape[-1], THREADS_WAIT) if entries <= SMALL_QR else math.inf
+    work = min(4 * entries * A.shape[-1], backend.THREADS_WAIT) if entries <= SMALL_QR else math.inf
     with one_thread(work, A, entries):
         Q, R = xp.linalg.qr(A, mode="reduced")
     one = xp.ones_like(xp.linalg.diagonal(R))
@@ -324,7 +312,7 @@ def svd(A: Array) -> tuple[Array, Array, Array]:
         return tuple(namespace(A).linalg.svd(A, full_matrices=False))
     small = A.ndim == 2 and A.shape[0] * A.shape[1] <= SMALL_QR
     work = 20.0 * max(A.shape[0], A.shape[1]) * min(A.shape[0], A.shape[1]) ** 2 if small else 0.0
-    with one_thread(min(work, THREADS_WAIT), A):
+    with one_thread(min(work, backend.THREADS_WAIT), A):
         U, s, Vt = np.linalg.svd(A, full_matrices=False)
         return U, s, Vt
 
@@ -338,7 +326,7 @@ def covariance_root(C: Array) -> Array:
     try:
         return xp.linalg.cholesky(C)
     except Exception as error:
-        if not is_linalg_error(error):
+        if not backend.is_linalg_error(error):
             raise
     values, vectors = xp.linalg.eigh(C)
     return vectors * xp.sqrt(xp.where(values > 0, values, 0 * values))[..., None, :]
@@ -378,12 +366,12 @@ def pack(A: Array) -> Array:
     """Return the lower triangles of symmetric matrices as rows, (…, q(q+1)/2)."""
     q = int(A.shape[-1])
     i, j, _ = triangle(q)
-    return take(namespace(A).reshape(A, (A.shape[0], q * q)), i * q + j, axis=1)
+    return backend.take(namespace(A).reshape(A, (A.shape[0], q * q)), i * q + j, axis=1)
 
 
 def unpack(rows: Array, q: int) -> Array:
     """Return the symmetric matrices of packed rows, (n, q, q)."""
-    flat = take(rows, triangle(q).place.ravel(), axis=1)
+    flat = backend.take(rows, triangle(q).place.ravel(), axis=1)
     return namespace(rows).reshape(flat, (rows.shape[0], q, q))
 
 

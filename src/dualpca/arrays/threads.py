@@ -33,14 +33,6 @@ _setting = RLock()
 a process that forked meanwhile would have a child in which that one is never released."""
 
 
-def _before_fork() -> None:
-    _setting.acquire()
-
-
-def _after_fork_in_parent() -> None:
-    _setting.release()
-
-
 def _after_fork() -> None:
     """Forget, in a forked child, what threads held that are not in it.
 
@@ -54,8 +46,8 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
+        before=lambda: _setting.acquire(),
+        after_in_parent=lambda: _setting.release(),
         after_in_child=_after_fork,
     )
 

@@ -31,7 +31,14 @@ from dualpca.data.moments import (
     total_moments,
     used_rows,
 )
-from dualpca.data.table import InMemoryTable, beside, chunked_table, is_elsewhere, require_in_memory
+from dualpca.data.table import (
+    InMemoryTable,
+    beside,
+    chunked_table,
+    in_memory,
+    is_elsewhere,
+    require_in_memory,
+)
 from dualpca.data.units import (
     HIGHLY_SKEWED,
     LEAST_VARIANCE,

@@ -24,6 +24,9 @@ Statistic = TypeVar("Statistic")
 Ready = TypeVar("Ready")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+Plus = Callable[[Statistic, Statistic], Statistic]
+"""The sum of two statistics."""
+
 
 def numbered(of: Function) -> Function:
     """Mark a statistic that `Table.reduce` is to call with the number of the chunk too."""
@@ -44,6 +47,10 @@ class Chunk(NamedTuple):
     number: int
     first: int
     weights: Host | None = None  # (b,)
+
+
+Look = Callable[[Chunk], Chunk]
+"""What is kept of a chunk that is looked at."""
 
 
 class Table(ABC):
@@ -76,9 +83,7 @@ class Table(ABC):
         return np.empty((0, self.d), dtype=self.dtype)
 
     @abstractmethod
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
+    def reduce(self, of: Callable[..., Any], plus: Plus[Statistic]) -> Statistic:
         """Return the sum of `of(rows)` over all chunks; `of` may be sent to other machines.
 
         A statistic marked as `numbered` is called with the number of the chunk too; where rows
@@ -178,11 +183,7 @@ class Prepared(Generic[Ready]):
     ) -> None:
         self.table, self.prepare, self.ready = table, prepare, ready
 
-    def reduce(
-        self,
-        of: Callable[[Ready], Statistic],
-        plus: Callable[[Statistic, Statistic], Statistic],
-    ) -> Statistic:
+    def reduce(self, of: Callable[[Ready], Statistic], plus: Plus[Statistic]) -> Statistic:
         """Return the sum of `of(chunk)` over all chunks, each as `prepare` made it."""
         if self.ready is not None:
             return of(self.ready)
@@ -217,7 +218,7 @@ class ChunkedTable(Table):
         """Return some rows of some chunks, under their numbers; no others leave their place."""
 
     @abstractmethod
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
+    def first(self, look: Look | None = None) -> Chunk | None:
         """Return the first chunk with rows in it, or what `look` keeps of it where it is.
 
         The next pass begins there too.
@@ -241,9 +242,7 @@ def apply(of: Callable[..., Statistic], part: Chunk) -> Statistic | None:
         raise error.moved(part.first, part.number) from None
 
 
-def join(
-    plus: Callable[[Statistic, Statistic], Statistic], a: Statistic | None, b: Statistic | None
-) -> Statistic | None:
+def join(plus: Plus[Statistic], a: Statistic | None, b: Statistic | None) -> Statistic | None:
     """Add two statistics, of which one may be of no rows."""
     if a is None or b is None:
         return b if a is None else a

@@ -7,10 +7,10 @@ are added where they are, and so on; the last one is all that comes to this proc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial, reduce
-from itertools import count
+from itertools import count, repeat
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -25,13 +25,15 @@ from dask.utils import parse_timedelta
 from dualpca.data.base import (
     Chunk,
     ChunkedTable,
+    Look,
+    Plus,
     Statistic,
     Table,
     apply,
     as_rows,
     join,
 )
-from dualpca.data.frames import Host, check_table, is_number, no_numbers
+from dualpca.data.frames import Host, check_table, refuse_other_columns
 from dualpca.errors import NonFiniteError, expected
 
 FAN_IN = 8
@@ -83,28 +85,18 @@ class DaskTable(ChunkedTable):
             return cls(X)
         if not hasattr(X, "to_dask_array") or getattr(X, "ndim", 0) != 2:
             raise ValueError(expected("X", "a Dask array or frame of two dimensions", type(X)))
-        kinds = zip(X.columns, X.dtypes, strict=True)
-        bad = [f"{name!r} ({dtype})" for name, dtype in kinds if not is_number(dtype)]
-        if bad:
-            raise no_numbers(bad)
+        refuse_other_columns(X)
         names = list(X.columns)
         array = X.to_dask_array()
         if array.dtype == object:  # booleans beside numbers, or pandas' own dtypes
             array = X.astype(np.float64).to_dask_array()
         return cls(array, names if all(isinstance(name, str) for name in names) else None)
 
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
+    def reduce(self, of: Callable[..., Any], plus: Plus[Statistic]) -> Statistic:
         """Return the sum of `of(rows)` over all partitions, added up in a tree."""
         # one object, so that it is sent once for all partitions
         work = delayed(SimpleNamespace(of=of, plus=plus, d=self.d), pure=False)
-        blocks, first = self.array.to_delayed().ravel(), _starts(self.array.chunks[0])
-        weights = [None] * len(blocks) if self.weights is None else self.weights.to_delayed()
-        level = [
-            delayed(_leaf)(work, *part)
-            for part in zip(blocks, count(), first, weights, strict=False)
-        ]
+        level = [delayed(_leaf)(work, *part) for part in self._blocks()]
         while len(level) > 1:
             groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
             level = [delayed(_branch)(work, group) for group in groups]
@@ -112,6 +104,12 @@ class DaskTable(ChunkedTable):
         if total is None:
             raise ValueError(f"Found array with 0 sample(s): {self.route} hold no rows.")
         return total
+
+    def _blocks(self) -> Iterable[tuple[Any, int, int, Any]]:
+        """Return every partition with its number, the row it begins at, and its weights."""
+        blocks, first = self.array.to_delayed().ravel(), _starts(self.array.chunks[0])
+        weights = repeat(None) if self.weights is None else self.weights.to_delayed()
+        return zip(blocks, count(), first, weights, strict=False)
 
     def weighing(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,); every partition is sent its own, once."""
@@ -131,14 +129,12 @@ class DaskTable(ChunkedTable):
         blocks = self.array.to_delayed().ravel()
         return fetched([delayed(_cut)(blocks[k], self.d, k, cuts[k]) for k in sorted(cuts)])
 
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
+    def first(self, look: Look | None = None) -> Chunk | None:
         """Return what `look` keeps of the first partition with rows in it, cut where that is."""
-        blocks, first = self.array.to_delayed().ravel(), _starts(self.array.chunks[0])
-        weights = [None] * len(blocks) if self.weights is None else self.weights.to_delayed()
-        for k, block in enumerate(blocks):
-            part: Chunk = fetched([delayed(_seen)(look, block, self.d, k, first[k], weights[k])])[0]
-            if len(part.rows):
-                return part
+        for part in self._blocks():
+            kept: Chunk = fetched([delayed(_seen)(look, self.d, *part)])[0]
+            if len(kept.rows):
+                return kept
         return None
 
     def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
@@ -264,13 +260,11 @@ def _cut(block: Any, d: int, number: int, rows: slice) -> Host:
     return np.array(as_rows(block, d, number)[rows])
 
 
-def _seen(
-    look: Callable[[Chunk], Chunk] | None, block: Any, d: int, number: int, first: int, w: Any
-) -> Chunk:
+def _seen(look: Look | None, d: int, block: Any, number: int, first: int, w: Any) -> Chunk:
     """Return what `look` keeps of a partition: a copy, which does not hold the rest."""
     part = Chunk(as_rows(block, d, number), number, first, w)
     kept = part if look is None else look(part)
-    return kept._replace(rows=np.array(kept.rows), weights=None if w is None else kept.weights)
+    return kept._replace(rows=np.array(kept.rows))
 
 
 def _leaf(work: Any, block: Any, number: int, first: int, weights: Host | None) -> Any:

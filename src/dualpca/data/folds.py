@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data.base import Statistic, Table, called, numbered
+from dualpca.data.base import Plus, Statistic, Table, called, numbered
 from dualpca.data.frames import Host
 from dualpca.data.table import InMemoryTable
 
@@ -54,9 +54,7 @@ class ChangedTable(Table):
         super().__init__(table.d if d is None else d, table.dtype)
         self.table, self.change, self.route = table, change, table.route
 
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
+    def reduce(self, of: Callable[..., Any], plus: Plus[Statistic]) -> Statistic:
         """Return the sum of a statistic over the chunks that still have rows."""
         change = self.change
 

@@ -138,12 +138,12 @@ def refuse_dates(X: Any, name: str = "X") -> None:
         bad = [
             f"column {column!r} ({dtype})"
             for j, (column, dtype) in kinds
-            if is_date(dtype) or (_is_object(dtype) and _holds_dates(X.iloc[:, j].to_numpy()))
+            if is_date(dtype) or (dtype == np.dtype("O") and _holds_dates(X.iloc[:, j].to_numpy()))
         ]
     else:
         dtype = getattr(X, "dtype", None)
-        objects = isinstance(X, np.ndarray) and _is_object(dtype)
-        bad = [f"{name} ({dtype})"] if is_date(dtype) or (objects and _holds_dates(X)) else []
+        dates = is_date(dtype) or (isinstance(X, np.ndarray) and _holds_dates(X))
+        bad = [f"{name} ({dtype})"] if dates else []
     if bad:
         raise no_dates(_some(bad))
 
@@ -174,13 +174,9 @@ def is_date(dtype: Any) -> bool:
     return getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith("period[")
 
 
-def _is_object(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind == "O"
-
-
-def _holds_dates(values: Host) -> bool:
-    """Return whether objects have a date or a duration among them."""
-    return any(
+def _holds_dates(values: Any) -> bool:
+    """Return True for an array of objects with a date or a duration among them."""
+    return values.dtype == object and any(
         isinstance(value, date | time | timedelta | np.datetime64 | np.timedelta64)
         for value in values.ravel().tolist()
     )
@@ -210,15 +206,20 @@ def _arrow_numbers(column: Any, name: str) -> Host:
 
 def _frame_numbers(frame: Any) -> Host:
     """Return a frame's columns as numbers, NaN for missing values, in the dtype they share."""
-    kinds = zip(frame.columns, frame.dtypes, strict=True)
-    bad = [f"{name!r} ({dtype})" for name, dtype in kinds if not is_number(dtype)]
-    if bad:
-        raise no_numbers(bad, FROM_BATCHES)
+    refuse_other_columns(frame, FROM_BATCHES)
     table = np.asarray(frame.to_numpy())
     if table.dtype.kind in NUMBERS:
         return table
     # booleans beside numbers, or dtypes of pandas' own: there is no dtype of NumPy for both
     return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def refuse_other_columns(frame: Any, choose: str = "X[columns]") -> None:
+    """Refuse a frame, also one of Dask, with columns that are no numbers."""
+    kinds = zip(frame.columns, frame.dtypes, strict=True)
+    bad = [f"{name!r} ({dtype})" for name, dtype in kinds if not is_number(dtype)]
+    if bad:
+        raise no_numbers(bad, choose)
 
 
 def is_number(dtype: Any) -> bool:
@@ -257,49 +258,32 @@ def refuse_text(X: Any, name: str = "X") -> None:
     """
     if backend.is_foreign(X) or backend.is_sparse(X):
         return
-    table, names = _maybe_text(X, name)
-    if table is None or table.ndim != 2 or table.dtype.kind not in "OUS":
-        return
-    texts = [_texts(table[:, j].tolist()) for j in range(table.shape[1])]
-    bad = [
-        f"{column} (text such as {', '.join(map(repr, found))})"
-        for column, found in zip(names, texts, strict=True)
-        if found
-    ]
+    if is_arrow(X):
+        names, columns = X.schema.names, [column.to_pylist() for column in X.columns]
+    else:
+        try:
+            table = np.asarray(X.to_numpy() if is_frame(X) else X, dtype=object)
+        except ValueError:  # rows of unequal length
+            return
+        if table.ndim != 2:
+            return
+        names, columns = list(getattr(X, "columns", [])), table.T.tolist()
+    bad = []
+    for j, values in enumerate(columns):
+        if texts := _texts(values):
+            column = repr(names[j]) if names else f"column {j} of {name}"
+            bad.append(f"{column} (text such as {', '.join(map(repr, texts))})")
     if bad:
         raise no_numbers(bad)
-
-
-def _maybe_text(X: Any, name: str) -> tuple[Host | None, list[str]]:
-    """Return the columns of a table that need not be numbers, as objects, and their names."""
-    if is_arrow(X):
-        table = np.array([column.to_pylist() for column in X.columns], dtype=object).T
-        return table, [repr(column) for column in X.schema.names]
-    if is_frame(X):
-        where = [j for j, dtype in enumerate(X.dtypes) if not is_number(dtype)]
-        part = X.iloc[:, where] if hasattr(X, "iloc") else X[:, where]
-        return np.asarray(part.to_numpy(), dtype=object), [repr(X.columns[j]) for j in where]
-    try:
-        table = np.asarray(X, dtype=object)  # NumPy makes text of numbers beside text
-    except ValueError:  # rows of unequal length
-        return None, []
-    return table, [f"column {j} of {name}" for j in range(table.shape[-1] if table.ndim else 0)]
 
 
 def _texts(values: list[Any]) -> list[str]:
     """Return up to three different texts of a column that are no numbers."""
     found: dict[str, None] = {}
     for value in values:
-        if isinstance(value, str | bytes) and not _reads_as_number(value):
-            found[value if isinstance(value, str) else repr(value)] = None
-            if len(found) == 3:
-                break
+        if isinstance(value, str | bytes) and len(found) < 3:
+            try:
+                float(value)
+            except ValueError:
+                found[value if isinstance(value, str) else repr(value)] = None
     return list(found)
-
-
-def _reads_as_number(text: str | bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import backend
-from dualpca.data.frames import Host, is_arrow, is_frame, is_number, no_dates, refuse_masked
+from dualpca.data import frames
+from dualpca.data.frames import Host
 from dualpca.errors import EmptyColumnError, NonFiniteError, expected
 
 KINDS_OF_COLUMNS = ("continuous", "ordinal", "nominal", "binary", "count", "censored")
@@ -136,13 +137,16 @@ class Entries(NamedTuple):
 # --- One column as it comes ----------------------------------------------------------------------
 
 
+NONE = np.empty(0, dtype=np.int64)
+
+
 class Cells(NamedTuple):
     """One column of a table: numbers, or the numbers of levels."""
 
     sort: str
     numbers: Host | None  # (n,), NaN where missing
-    codes: Host  # (n,) whole, −1 where missing; empty for numbers
-    levels: list[Any]
+    codes: Host = NONE  # (n,) whole, −1 where missing; empty for numbers
+    levels: Sequence[Any] = ()
     ordered: bool = False
     whole: bool = False
 
@@ -174,18 +178,15 @@ class Cells(NamedTuple):
         return codes, tuple(self.distinct)
 
 
-NONE = np.empty(0, dtype=np.int64)
-
-
 def library_of(X: Any) -> str:
     """Return 'pandas' or 'polars' for a frame of theirs, '' for anything else."""
     home = type(X).__module__.split(".")[0]
-    return home if home in ("pandas", "polars") and is_frame(X) else ""
+    return home if home in ("pandas", "polars") and frames.is_frame(X) else ""
 
 
 def has_other_columns(X: Any) -> bool:
     """Return True for a frame of pandas or polars with columns that are no numbers."""
-    return bool(library_of(X)) and not all(is_number(dtype) for dtype in X.dtypes)
+    return bool(library_of(X)) and not all(frames.is_number(dtype) for dtype in X.dtypes)
 
 
 def opened_table(X: Any) -> Any:
@@ -198,13 +199,13 @@ def opened_table(X: Any) -> Any:
     """
     if library_of(X):
         return X
-    if is_arrow(X) or is_frame(X):
+    if frames.is_arrow(X) or frames.is_frame(X):
         what = "a frame of pandas or polars, or an array"
         raise TypeError(expected("X", what, type(X), "Arrow tables have .to_pandas()."))
     if backend.is_foreign(X):
         remedy = "Give X.cpu().numpy()."
         raise TypeError(expected("X", "an array of NumPy or a frame", type(X), remedy))
-    refuse_masked(X)
+    frames.refuse_masked(X)
     if backend.is_sparse(X):
         return X  # refused with all else that is no table of entries
     rows = np.asarray(X)
@@ -216,9 +217,9 @@ def opened_table(X: Any) -> Any:
 def cells_of(X: Any, j: int) -> Cells:
     """Return column j of a frame or an array."""
     library = library_of(X)
-    if library == "pandas":
-        return _pandas_cells(X.iloc[:, j])
-    return _polars_cells(X.to_series(j)) if library == "polars" else _array_cells(X[:, j])
+    if library == "polars":
+        return column_cells(X.to_series(j))
+    return column_cells(X.iloc[:, j] if library == "pandas" else X[:, j])
 
 
 def column_cells(column: Any) -> Cells:
@@ -229,32 +230,37 @@ def column_cells(column: Any) -> Cells:
     >>> column_cells(["b", None, "a"]).codes.tolist()
     [1, -1, 0]
     """
-    readers = {"pandas": _pandas_cells, "polars": _polars_cells}
-    return readers.get(type(column).__module__.split(".")[0], _array_cells)(column)
+    library = type(column).__module__.split(".")[0]
+    if library not in ("pandas", "polars"):
+        return _array_cells(column)
+    if frames.is_date(column.dtype):
+        raise frames.no_dates(str(column.dtype))
+    return _pandas_cells(column) if library == "pandas" else _polars_cells(column)
+
+
+def _number_cells(values: Any, kind: str) -> Cells:
+    """Return a column of numbers, NaN where missing; `kind` is that of a dtype of NumPy."""
+    sort = "boolean" if kind == "b" else "number"
+    return Cells(sort, np.array(values, dtype=np.float64), whole=kind in "iu")
 
 
 def _array_cells(column: Any) -> Cells:
     values = np.asarray(backend.to_numpy(column))
     if values.dtype.kind in "US" and not isinstance(column, np.ndarray):
         values = np.asarray(column, dtype=object)  # NumPy makes text of numbers beside text
-    if values.dtype.kind in "fiub":
-        sort, whole = "boolean" if values.dtype.kind == "b" else "number", values.dtype.kind in "iu"
-        return Cells(sort, values.astype(np.float64), NONE, [], whole=whole)
+    if values.dtype.kind in frames.NUMBERS:
+        return _number_cells(values, values.dtype.kind)
     return _object_cells(values)
 
 
 def _pandas_cells(column: Any) -> Cells:
     kind = getattr(column.dtype, "kind", "O")
     if str(column.dtype) == "category":
-        levels, codes = list(column.cat.categories), column.cat.codes.to_numpy()
-        levels = [_plain(level) for level in levels]
-        return Cells("category", None, codes.astype(np.int64), levels, bool(column.cat.ordered))
-    if kind in "fiub":
-        numbers = np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-        sort = "boolean" if kind == "b" else "number"
-        return Cells(sort, numbers, NONE, [], whole=kind in "iu")
-    if kind in "mM" or str(column.dtype).startswith("period"):
-        raise no_dates(str(column.dtype))
+        levels = [_plain(level) for level in column.cat.categories]
+        codes = column.cat.codes.to_numpy().astype(np.int64)
+        return Cells("category", None, codes, levels, bool(column.cat.ordered))
+    if kind in frames.NUMBERS:
+        return _number_cells(column.to_numpy(dtype=np.float64, na_value=np.nan), kind)
     codes, found = column.factorize()
     if len(found) and all(isinstance(level, str) for level in found):  # text, the fast way
         order = sorted(range(len(found)), key=lambda k: str(found[k]))
@@ -265,22 +271,18 @@ def _pandas_cells(column: Any) -> Cells:
 
 
 def _polars_cells(column: Any) -> Cells:
-    name = str(column.dtype)
+    name, pl = str(column.dtype), sys.modules["polars"]
     if column.dtype.is_numeric() or name in ("Boolean", "Null"):
-        pl = sys.modules["polars"]
-        numbers = np.array(column.cast(pl.Float64).to_numpy(), dtype=np.float64)
-        sort = "boolean" if name == "Boolean" else "number"
-        return Cells(sort, numbers, NONE, [], whole=bool(column.dtype.is_integer()))
-    if column.dtype.is_temporal():
-        raise no_dates(name)
+        kind = "b" if name == "Boolean" else "i" if column.dtype.is_integer() else "f"
+        return _number_cells(column.cast(pl.Float64).to_numpy(), kind)
     if name.startswith("Enum"):
         levels = column.dtype.categories.to_list()
-        codes = column.to_physical().cast(sys.modules["polars"].Int64).fill_null(-1).to_numpy()
+        codes = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
         return Cells("category", None, np.array(codes), levels, ordered=True)
     if name.startswith("Categorical") or name in ("String", "Utf8"):
-        text = column.cast(sys.modules["polars"].String)
+        text = column.cast(pl.String)
         levels = text.drop_nulls().unique().sort().to_list()
-        codes = text.rank("dense").cast(sys.modules["polars"].Int64).fill_null(0).to_numpy() - 1
+        codes = text.rank("dense").cast(pl.Int64).fill_null(0).to_numpy() - 1
         sort = "category" if name.startswith("Categorical") else "text"
         return Cells(sort, None, np.array(codes, dtype=np.int64), levels)
     return _object_cells(np.array(column.to_list(), dtype=object))
@@ -311,32 +313,25 @@ def _object_cells(values: Host) -> Cells:
         return _text_cells(known, missing)
     numbers = np.full(len(items), np.nan)
     numbers[~missing] = [float(value) for value in known]
-    if types == {bool}:
-        return Cells("boolean", numbers, NONE, [], whole=True)
     whole = bool(types) and all(issubclass(t, int) for t in types)
-    return Cells("number", numbers, NONE, [], whole=whole)
+    return _number_cells(numbers, "b" if types == {bool} else "i" if whole else "f")
 
 
 def _text_cells(known: list[Any], missing: Host) -> Cells:
+    """Return a column of text; numbers beside it are text too if all of it is numbers or bounds."""
     if not all(isinstance(value, str) for value in known):
-        known = _numbers_as_text(known)
+        known = [value if isinstance(value, str) else repr(value) for value in known]
+        strange = next((text for text in known if ends_of(text) is None), None)
+        if strange is not None:
+            raise TypeError(
+                f"numbers stand beside text such as {strange!r}. Give one kind of values: text "
+                "only, or numbers with None (or NaN) where they are missing."
+            )
     levels = sorted(set(known))
     place = {level: k for k, level in enumerate(levels)}
     codes = np.full(len(missing), -1)
     codes[~missing] = [place[value] for value in known]
     return Cells("text", None, codes, levels)
-
-
-def _numbers_as_text(values: list[Any]) -> list[str]:
-    """Return numbers beside text as text; fine where the text is '<50', or numbers itself."""
-    found = [value if isinstance(value, str) else repr(value) for value in values]
-    strange = next((text for text in found if ends_of(text) is None), None)
-    if strange is not None:
-        raise TypeError(
-            f"numbers stand beside text such as {strange!r}. Give one kind of values: text "
-            "only, or numbers with None (or NaN) where they are missing."
-        )
-    return found
 
 
 def ends_of(text: str) -> tuple[float, float] | None:
@@ -524,7 +519,7 @@ def _check_levels(cells: Cells, given: list[Any], name: str) -> None:
         raise ValueError(expected("a list in column_kinds", what, given, f"{lacking[:5]} lack."))
 
 
-def _decimals(values: list[Any]) -> int | None:
+def _decimals(values: Sequence[Any]) -> int | None:
     """Return the number of decimals of numbers in text, if all have as many.
 
     Examples
@@ -639,10 +634,10 @@ class TableKinds:
 
     def entries(self, X: Any) -> Entries:
         """Return an opened table in numbers; levels that the fit has not seen are refused."""
-        found = []
-        for j, (column, label) in enumerate(zip(self.columns, labels_of(X), strict=True)):
-            found.append(_ends(column, _named_cells(X, j, label), label, X))
-        return _joined(found)
+        pairs = enumerate(zip(self.columns, labels_of(X), strict=True))
+        return _joined(
+            [_ends(kind, _named_cells(X, j, name), name, X) for j, (kind, name) in pairs]
+        )
 
     def completed(self, X: Any, values: Entries) -> Any:
         """Return an opened table with its missing entries filled, as it came.
@@ -680,8 +675,7 @@ class TableKinds:
             return np.stack([c.astype(object) for c in columns], axis=1)
         frames: Any = sys.modules.get(self.library) or __import__(self.library)
         heads = [f"column_{j}" for j in range(len(columns))] if names is None else list(names)
-        make = _pandas_column if self.library == "pandas" else _polars_column
-        made = [make(frames, *pair) for pair in zip(self.columns, columns, strict=True)]
+        made = [_frame_column(frames, *pair) for pair in zip(self.columns, columns, strict=True)]
         return frames.DataFrame(dict(zip(heads, made, strict=True)))
 
 
@@ -811,17 +805,8 @@ def decoded(column: ColumnKind, low: Host, high: Host) -> Host:
 def _pandas_filled(column: Any, where: Host, new: Host) -> Any:
     """Return a series with entries filled, of the same dtype."""
     dtype, result = column.dtype, column.copy()
-    if str(dtype) == "category":  # by codes: levels are compared once
-        codes = column.cat.codes.to_numpy().copy()
-        codes[where] = dtype.categories.get_indexer(list(new))
-        result[:] = type(column.array).from_codes(codes, dtype=dtype)
-        return result
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
         new = new.astype(dtype)
-    elif getattr(dtype, "kind", "O") in "iu":
-        new = new.astype(np.int64)
-    elif getattr(dtype, "kind", "O") == "b":
-        new = new.astype(bool)
     result.iloc[np.flatnonzero(where)] = new if new.dtype != object else list(new)
     return result
 
@@ -850,15 +835,13 @@ def _typed(column: ColumnKind, values: Host) -> Host:
     return values
 
 
-def _pandas_column(pandas: Any, column: ColumnKind, values: Host) -> Any:
-    if column.sort != "category" or column.levels is None:
-        return values
-    return pandas.Categorical(values, categories=list(column.levels), ordered=column.ordered)
-
-
-def _polars_column(polars: Any, column: ColumnKind, values: Host) -> Any:
-    items = values.tolist()
-    if column.sort != "category" or column.levels is None:
-        return polars.Series(items)
-    ordered = polars.Enum([str(level) for level in column.levels])
-    return polars.Series(items, dtype=ordered if column.ordered else polars.Categorical)
+def _frame_column(frames: Any, column: ColumnKind, values: Host) -> Any:
+    """Return entries as a column of pandas or polars, whichever `frames` is."""
+    levels = column.levels if column.sort == "category" else None
+    if frames.__name__ == "pandas":
+        kind = None if levels is None else frames.CategoricalDtype(list(levels), column.ordered)
+        return frames.Series(values, dtype=kind)
+    if levels is None:
+        return frames.Series(values.tolist())
+    kind = frames.Enum(map(str, levels)) if column.ordered else frames.Categorical
+    return frames.Series(values.tolist(), dtype=kind)

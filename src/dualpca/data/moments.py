@@ -505,7 +505,7 @@ def has_missing(X: Array) -> bool:
 
 
 def observed_part(X: Array) -> Array:
-    """Return X with 0 for NaN: a copy in which only infinity is left to find."""
+    """Return X with 0 for NaN, a copy."""
     xp = backend.namespace(X)
     return xp.where(xp.isnan(X), xp.zeros_like(X), X)
 
@@ -540,20 +540,23 @@ def column_starts(X: Array, weights: Array | None) -> tuple[Array, Array, Array]
     Blocks are merged by their own means (Chan, Golub & LeVeque 1983): neither a mean far from zero
     nor an outlier that hardly counts takes digits from the variance.
     """
-    xp, origin = backend.namespace(X), _first_observed(X, weights)
+    xp = backend.namespace(X)
 
     def block(rows: slice) -> tuple[Array, ...]:
         C = backend.row_block(X, rows)
         w = block_weights(weights, rows, C)
         seen = ~xp.isnan(C) & (w > 0)[:, None]
-        n = w @ xp.astype(seen, xp.float64)
+        F = xp.astype(seen, xp.float64)
+        n = w @ F
+        # a value of the column itself: deviations of a constant one are exactly 0
+        origin = xp.take_along_axis(C, xp.argmax(F, axis=0)[None, :], axis=0)
         R = xp.where(seen, C - origin, xp.zeros_like(C))
         mean = (w @ R) / _zero_as_one(n)
         R = xp.where(seen, R - mean, R)
-        return n, mean, (w @ (R * R)) / _zero_as_one(n)
+        return n, origin[0, :] + mean, (w @ (R * R)) / _zero_as_one(n)
 
     n, mean, variance = reduce(_merged, map(block, backend.row_slices(X)))
-    return n, origin + mean, variance
+    return n, xp.where(n > 0, mean, xp.zeros_like(n)), variance
 
 
 def _merged(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -572,21 +575,6 @@ def _zero_as_one(n: Array) -> Array:
     """Return weights, with 1 in place of 0: what is divided by them is 0 there."""
     xp = backend.namespace(n)
     return xp.where(n > 0, n, xp.ones_like(n))
-
-
-def _first_observed(X: Array, weights: Array | None) -> Array:
-    """Return the first observed value of every feature in a row that counts, 0 without one."""
-    found = np.full(X.shape[1], np.nan)
-    for rows in backend.slices(int(X.shape[0]), backend.block_rows(int(X.shape[1]))):
-        if not np.isnan(found).any():
-            break
-        C = backend.to_numpy(backend.row_block(X, rows))
-        seen = ~np.isnan(C)
-        if weights is not None:
-            seen &= (backend.to_numpy(weights[rows]) > 0)[:, None]
-        here = np.where(seen.any(axis=0), C[np.argmax(seen, axis=0), np.arange(C.shape[1])], np.nan)
-        found = np.where(np.isnan(found), here, found)
-    return backend.asarray(np.nan_to_num(found), X)
 
 
 class Columns(NamedTuple):

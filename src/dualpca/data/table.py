@@ -10,17 +10,21 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain, cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dualpca.arrays import backend, cached_property, memory
+from dualpca.data import frames
 from dualpca.data.atomic import replacing
 from dualpca.data.base import (
     Chunk,
     ChunkedTable,
+    Look,
+    Plus,
     Prepared,
     Ready,
     Statistic,
@@ -30,23 +34,9 @@ from dualpca.data.base import (
     called,
     join,
 )
-from dualpca.data.frames import (
-    NUMBERS,
-    Host,
-    array_of,
-    check_columns,
-    check_table,
-    is_dask,
-    is_frame,
-    names_of,
-    refuse_dates,
-    refuse_masked,
-)
+from dualpca.data.frames import Host
 from dualpca.data.moments import NARROW, Moments
 from dualpca.errors import NonFiniteError, ScaleError, expected
-
-if TYPE_CHECKING:
-    pass
 
 # --- Reading ahead: the next item is on its way while this one is used ---------------------------
 
@@ -89,6 +79,7 @@ class InMemoryTable(Table):
     """
 
     route = "rows in memory"
+    n: int
 
     def __init__(self, rows: Any, weights: Any = None, names: list[str] | None = None) -> None:
         self.rows, self.weights, self.names = rows, weights, names
@@ -115,19 +106,33 @@ class InMemoryTable(Table):
         except (NonFiniteError, ScaleError):
             return None
 
+    def taking(self, index: Host) -> InMemoryTable:
+        """Return the rows with these numbers; the table itself if there are as many."""
+        if len(index) == self.n:
+            return self
+        weights = None if self.weights is None else backend.take(self.weights, index)
+        return InMemoryTable(backend.take(self.rows, index), weights, self.names)
+
     def prepared(self, prepare: Callable[..., Ready]) -> Prepared[Ready]:
         """Return the rows as `prepare(rows, weights)` makes them, once."""
         return Prepared(self, prepare, prepare(self.rows, self.weights))
 
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
+    def reduce(self, of: Callable[..., Any], plus: Plus[Statistic]) -> Statistic:
         """Return the statistic of the only chunk."""
         return called(of, self.rows, 0, self.weights)  # type: ignore[no-any-return]
 
 
+def in_memory(table: Table, remedy: str) -> InMemoryTable:
+    """Return a table of rows in memory as it is; refuse others, with what to do."""
+    if not isinstance(table, InMemoryTable):
+        raise ValueError(expected("X", "rows in memory here", type(table).__name__, remedy))
+    return table
+
+
 class LocalTable(ChunkedTable):
     """Chunks that this process reads itself, one ahead of the one it works on."""
+
+    _once = False  # True for what can be read a single time
 
     @abstractmethod
     def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
@@ -162,14 +167,34 @@ class LocalTable(ChunkedTable):
                 break
         return found
 
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
-        """Return the first chunk with rows in it, or what `look` keeps of it."""
-        part = next((part for part in self.parts() if len(part.rows)), None)
+    def first(self, look: Look | None = None) -> Chunk | None:
+        """Return the first chunk with rows in it; the next pass gets it back.
+
+        Parameters
+        ----------
+        look : callable, default=None
+            Function of the chunk that returns what to keep of it.
+
+        Returns
+        -------
+        chunk : Chunk or None
+            None for a table without rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> table.first().rows.shape
+        (2, 3)
+        """
+        part = self._first()
         return part if part is None or look is None else look(part)
 
-    def reduce(
-        self, of: Callable[..., Any], plus: Callable[[Statistic, Statistic], Statistic]
-    ) -> Statistic:
+    def _first(self) -> Chunk | None:
+        return next((part for part in self.parts() if len(part.rows)), None)
+
+    def reduce(self, of: Callable[..., Any], plus: Plus[Statistic]) -> Statistic:
         """Return the sum of `of(rows)` over all chunks; `of` may keep no rows but copies.
 
         Parameters
@@ -225,7 +250,9 @@ class LocalTable(ChunkedTable):
         >>> table.weighing(np.ones(3)).sizes()
         {0: 2, 1: 1}
         """
-        return Weighted(self, weights)
+        view = ChunkView(self, partial(_weighed, weights))
+        view.weights = weights
+        return view
 
     def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
         """Return the same table with `of(rows)` in place of rows.
@@ -247,7 +274,7 @@ class LocalTable(ChunkedTable):
         >>> next(table.seen(lambda rows: rows[:, :2]).parts()).rows.shape
         (2, 2)
         """
-        return Seen(self, of)
+        return ChunkView(self, lambda parts: (part._replace(rows=of(part.rows)) for part in parts))
 
     def map(self, of: Callable[[Host], Host], width: int | None, dtype: Any) -> Any:
         """Return the results as `dualpca.Batches`, computed when they are read.
@@ -303,12 +330,12 @@ class LocalTable(ChunkedTable):
         second = SlicedTable(other.rows) if isinstance(other, InMemoryTable) else other
         if not isinstance(second, LocalTable):
             raise ValueError(expected("y", "read by this process, as X is", type(other).__name__))
-        once = getattr(self, "once", False) or getattr(second, "once", False)
+        once = self._once or second._once
         return Batches(_pairs(self, second) if once else lambda: _pairs(self, second))
 
 
-class Weighted(LocalTable):
-    """The rows of another table, each with a weight.
+class ChunkView(LocalTable):
+    """The chunks of another table, changed as they are read: with weights, or through a function.
 
     Examples
     --------
@@ -316,52 +343,39 @@ class Weighted(LocalTable):
     >>> weighted = SlicedTable(np.ones((3, 1)), part_rows=2).weighing(np.array([1.0, 2.0, 3.0]))
     >>> weighted.reduce(lambda rows, weights: float(weights @ rows[:, 0]), float.__add__)
     6.0
-    """
-
-    def __init__(self, table: LocalTable, weights: Host) -> None:
-        super().__init__(table.d, table.dtype, table.n, table.names)
-        self.table, self.weights, self.route = table, weights, table.route
-
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
-        """Return the first chunk with rows in it, and its weights."""
-        part = self.table.first()
-        if part is None:
-            return None
-        part = part._replace(weights=self.weights[: len(part.rows)])
-        return part if look is None else look(part)
-
-    def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
-        """Read all chunks with their weights, from the first."""
-        w, row = self.weights, 0
-        for part in self.table.parts(reuse=reuse):
-            row = part.first + len(part.rows)
-            if row > len(w):
-                raise ValueError(expected("sample_weight", f"one per row, {row} or more", w.shape))
-            yield part._replace(weights=w[part.first : row])
-        if row != len(w):
-            raise ValueError(expected("sample_weight", f"one per row, {row}", w.shape))
-
-
-class Seen(LocalTable):
-    """The rows of another table, seen through a function that keeps their shape and dtype.
-
-    Examples
-    --------
-    >>> from dualpca.data.table import SlicedTable
     >>> seen = SlicedTable(np.ones((3, 1)), part_rows=2).seen(lambda rows: 2 * rows)
     >>> float(seen.reduce(np.sum, lambda a, b: a + b))
     6.0
     """
 
-    def __init__(self, table: LocalTable, of: Callable[[Host], Host]) -> None:
+    weights: Host | None = None
+
+    def __init__(
+        self, table: LocalTable, change: Callable[[Iterator[Chunk]], Iterator[Chunk]]
+    ) -> None:
         super().__init__(table.d, table.dtype, table.n, table.names)
-        self.table, self.of, self.route = table, of, table.route
-        self.once = getattr(table, "once", False)
+        self.table, self.change = table, change
+        self.route, self._once = table.route, table._once
+
+    def _first(self) -> Chunk | None:
+        part = self.table._first()
+        return None if part is None else next(self.change(iter([part])))
 
     def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
         """Read all chunks, from the first."""
-        for part in self.table.parts(reuse=reuse):
-            yield part._replace(rows=self.of(part.rows))
+        return self.change(self.table.parts(reuse=reuse))
+
+
+def _weighed(weights: Host, parts: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield chunks with their weights; there must be as many as rows."""
+    row, shape = 0, weights.shape
+    for part in parts:
+        row = part.first + len(part.rows)
+        if row > len(weights):
+            raise ValueError(expected("sample_weight", f"one per row, {row} or more", shape))
+        yield part._replace(weights=weights[part.first : row])
+    if row != len(weights):
+        raise ValueError(expected("sample_weight", f"one per row, {row}", shape))
 
 
 # --- Arrays on disk or in memory as chunked tables: blocks of their rows, read one ahead ----------
@@ -394,7 +408,7 @@ class SlicedTable(LocalTable):
     def __init__(self, table: Any, part_rows: int | None = None) -> None:
         self.file = npy_file(table)
         shape, dtype = (table.shape, table.dtype) if self.file is None else self.file[:2]
-        check_table("X", shape, dtype)
+        frames.check_table("X", shape, dtype)
         super().__init__(int(shape[1]), dtype, int(shape[0]))
         self.table, self.stored = table, np.dtype(dtype)
         self.step = part_rows or self._default_rows()
@@ -529,7 +543,7 @@ class Batches(LocalTable):
         if isinstance(columns, str):
             raise ValueError(expected("columns", "a list of names", columns))
         self.columns, self.batch_rows = None if columns is None else list(columns), batch_rows
-        self.once = isinstance(source, Iterator)
+        self._once = isinstance(source, Iterator)
         self._fresh = _reader(source, self.columns, batch_rows)
         self._started: Iterator[Any] | None = None
         self._spent = False
@@ -539,39 +553,13 @@ class Batches(LocalTable):
         started, self._started = self._started, None
         if started is not None:
             return started
-        if self.once and self._spent:
+        if self._once and self._spent:
             what, got = "readable more than once for this fit", "an iterator that has been read"
             raise ValueError(expected("the source of Batches", what, got, MANY_PASSES))
         self._spent = True
         return iter(self._fresh())
 
-    def first(self, look: Callable[[Chunk], Chunk] | None = None) -> Chunk | None:
-        """Return the first batch with rows in it; the next pass gets it back.
-
-        Parameters
-        ----------
-        look : callable, default=None
-            Function of the chunk that returns what to keep of it.
-
-        Returns
-        -------
-        chunk : Chunk or None
-            None for a table without rows.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from dualpca import Batches
-        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
-        >>> table.first().rows.shape
-        (2, 3)
-        """
-        n = self.__dict__.get("n")
-        rows = self._look()
-        self.n = n
-        return Chunk(rows, 0, 0) if look is None else look(Chunk(rows, 0, 0))
-
-    def _look(self) -> Host:
+    def _first(self) -> Chunk:
         """Read the first batch, for width, dtype and names; the first pass gets it back.
 
         So nothing is lost where a callable returns the same iterator again and again.
@@ -579,14 +567,15 @@ class Batches(LocalTable):
         items, found = self._open(), []
         for item in items:
             found.append(item)
-            if len(array_of(item, self.columns)):
+            if len(frames.array_of(item, self.columns)):
                 break
         if not found:
             raise ValueError("Found array with 0 sample(s): the batches hold no rows.")
-        rows = as_rows(array_of(found[-1], self.columns), None, len(found) - 1)
-        super().__init__(rows.shape[1], rows.dtype, None, names_of(found[-1], self.columns))
+        rows = as_rows(frames.array_of(found[-1], self.columns), None, len(found) - 1)
+        n, names = vars(self).get("n"), frames.names_of(found[-1], self.columns)
+        super().__init__(rows.shape[1], rows.dtype, n, names)
         self._started = chain(found, items)
-        return rows
+        return Chunk(rows, 0, 0)
 
     def __getattr__(self, name: str) -> Any:
         """Look at the first batch when its width, dtype or names are first asked for.
@@ -594,7 +583,7 @@ class Batches(LocalTable):
         Not in the constructor: what is wrong with a file is said by the fit that reads it.
         """
         if name in ("d", "dtype", "n", "names") and "_fresh" in self.__dict__:
-            self._look()
+            self._first()
             return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -620,10 +609,10 @@ class Batches(LocalTable):
         """
         d, dtype, first = self.d, self.dtype, 0  # known from the first batch on
         for number, item in enumerate(self._open()):
-            table = array_of(item, self.columns)
+            table = frames.array_of(item, self.columns)
             if table.ndim == 2 and len(table) == 0:
                 continue
-            rows, names = as_rows(table, d, number), names_of(item, self.columns)
+            rows, names = as_rows(table, d, number), frames.names_of(item, self.columns)
             if names is not None and self.names is not None and names != self.names:
                 what = f"{self.names[:10]}, as in the first part"
                 remedy = "Order them alike, or name them: Batches(source, columns=[...])."
@@ -635,7 +624,7 @@ class Batches(LocalTable):
 
     def __iter__(self) -> Iterator[Host]:
         """Yield the batches as arrays, of one dimension where they have one."""
-        return (array_of(item, self.columns) for item in self._open())
+        return (frames.array_of(item, self.columns) for item in self._open())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all batches to one .npy file, whole or not at all.
@@ -695,10 +684,10 @@ def _reader(
     """Return a function that opens the source from its beginning."""
     if isinstance(source, str | os.PathLike):
         source = [source]
-    if is_dask(source):
+    if frames.is_dask(source):
         what, remedy = "no Dask collection", "Pass that to fit as it is."
         raise ValueError(expected("the source of Batches", what, type(source).__name__, remedy))
-    if is_frame(source):
+    if frames.is_frame(source):
         return lambda: (source,)
     if callable(source):
         return source  # type: ignore[no-any-return]
@@ -738,7 +727,7 @@ def _file_batches(path: Path, columns: list[str] | None, batch_rows: int | None)
         what = "a .npy file, a Parquet file or a folder of Parquet files"
         raise ValueError(expected(str(path), what, str(error), remedy)) from error
     if columns is not None:
-        check_columns(columns, table.schema.names)
+        frames.check_columns(columns, table.schema.names)
     _check_files(table, columns)
     return _arrow_batches(table, columns, batch_rows or BATCH_ROWS)
 
@@ -856,7 +845,7 @@ def is_path(X: Any) -> bool:
 
 def is_elsewhere(X: Any) -> bool:
     """Return True if X is a chunked table: batches, Dask, a stored array, or a path."""
-    return isinstance(X, ChunkedTable) or is_path(X) or is_dask(X) or is_stored(X)
+    return isinstance(X, ChunkedTable) or is_path(X) or frames.is_dask(X) or is_stored(X)
 
 
 def refuse_missing_path(X: Any) -> None:
@@ -874,13 +863,13 @@ def require_in_memory(X: Any, name: str = "X") -> None:
     --------
     >>> require_in_memory(np.zeros((2, 2)))
     """
-    if type(X) is np.ndarray and X.dtype.kind in NUMBERS:
+    if type(X) is np.ndarray and X.dtype.kind in frames.NUMBERS:
         return
-    refuse_masked(X)
+    frames.refuse_masked(X)
     refuse_missing_path(X)
     if type(X).__name__ == "LazyFrame":
         raise TypeError(f"{name} is a LazyFrame, a query that has not run: pass {name}.collect().")
-    refuse_dates(X, name)
+    frames.refuse_dates(X, name)
     if is_elsewhere(X):
         raise ValueError(
             f"{name} must be rows in memory here, got {type(X).__name__}. Load them, or, where "
@@ -898,7 +887,7 @@ def chunked_table(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
         return None
     if isinstance(X, ChunkedTable):
         return X
-    if is_dask(X):
+    if frames.is_dask(X):
         from dualpca.data.dask_table import DaskTable
 
         return DaskTable.of(X)

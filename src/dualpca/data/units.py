@@ -15,7 +15,7 @@ import numpy as np
 from dualpca.arrays import Array, backend
 from dualpca.data.base import Chunk, ChunkedTable, Table
 from dualpca.data.frames import Host
-from dualpca.data.moments import CONSTANT_SHARE, SMALLEST_TRACE, Columns, column_starts
+from dualpca.data.moments import CONSTANT_SHARE, SMALLEST_TRACE, Columns
 from dualpca.data.table import InMemoryTable
 from dualpca.errors import ScaleError
 
@@ -207,16 +207,10 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
             if found is None or step_of(table.rows) == 1:  # all rows would be compared
                 return found
     some = _some_rows(table)
-    if some is None or int(some[0].shape[0]) < LEAST_OBSERVED:
+    if some is None or len(some[0]) < LEAST_OBSERVED:
         return None
-    values = backend.to_numpy(some[0])
-    if some[1] is None:
-        variance, known = _complete_variances(values)
-        if known is not None:
-            return farthest_apart(variance, known)
-    variance = backend.to_numpy(column_starts(*some)[2])
-    enough = len(values) - np.isnan(values).sum(axis=0) >= LEAST_OBSERVED
-    return farthest_apart(variance, np.isfinite(variance) & (variance > 0) & enough)
+    moments = _Observed.of(*some)
+    return farthest_apart(moments.variance, moments.varies & (moments.n >= LEAST_OBSERVED))
 
 
 def have_unlike_units(table: Table) -> bool:
@@ -234,14 +228,11 @@ def have_unlike_units(table: Table) -> bool:
     some = _some_rows(table)
     if some is None:
         return False
-    values = backend.to_numpy(some[0])
-    _, mean, variance = map(backend.to_numpy, column_starts(*some))
-    count = len(values) - np.isnan(values).sum(axis=0)
-    known = np.isfinite(variance) & (variance > CONSTANT_SHARE * mean * mean)
-    known &= count >= LEAST_OBSERVED
+    values, moments = some[0], _Observed.of(*some)
+    variance, known = moments.variance, moments.varies & (moments.n >= LEAST_OBSERVED)
     if not _unlike(variance[known]):
         return False
-    values, count = values[:, known], count[known]
+    values, count = values[:, known], moments.n[known]
     middle = np.sort(values, axis=0)[(count - 1) // 2, np.arange(count.size)]  # NaN is last
     rare = np.sum(values == middle, axis=0) > MOSTLY * count
     return _unlike(variance[known][~rare])
@@ -251,30 +242,48 @@ def _unlike(variance: Host) -> bool:
     return variance.size > 1 and bool(variance.max() > UNLIKE * variance.min())
 
 
-def _some_rows(table: Table) -> tuple[Array, Array | None] | None:
+def _some_rows(table: Table) -> tuple[Host, Host | None] | None:
     """Return rows to compare columns by, with their weights; None if none can be looked at."""
     if isinstance(table, InMemoryTable):
-        return compared(table.rows, table.weights)
+        rows, weights = compared(table.rows, table.weights)
+        return backend.to_numpy(rows), None if weights is None else backend.to_numpy(weights)
     first = table.first(_thinned) if isinstance(table, ChunkedTable) else None
-    return None if first is None else compared(first.rows, first.weights)
-
-
-def _complete_variances(values: Host) -> tuple[Host, Host | None]:
-    """Return variances and which columns vary, or None for the latter if numbers are not finite."""
-    n = len(values)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.dot(np.full(n, 1 / n), values)
-        C = values - mean
-        variance = np.einsum("ij,ij->j", C, C) / n
-        if not np.isfinite(variance.sum()):
-            return variance, None
-        return variance, variance > CONSTANT_SHARE * mean * mean
+    return None if first is None else (first.rows, first.weights)
 
 
 def _thinned(chunk: Chunk) -> Chunk:
     """Return a chunk with the rows that are compared."""
     rows, weights = compared(chunk.rows, chunk.weights)
     return chunk._replace(rows=rows, weights=weights)
+
+
+class _Observed(NamedTuple):
+    """What some rows say of every column, (d,) each."""
+
+    n: Host  # values that are there
+    variance: Host  # 0 where it is none to be compared
+    varies: Host  # True if that is more than rounding
+    skewness: Host  # the third standardised moment, 0 for columns that do not vary
+
+    @classmethod
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def of(cls, X: Host, weights: Host | None = None) -> _Observed:
+        """Return the moments of what was observed, of finite numbers and rows that count."""
+        w = np.ones(len(X)) if weights is None else weights
+        count, total = np.full(X.shape[1], len(X)), w.sum()
+        mean = np.dot(w, X) / total
+        C = X - mean
+        if not np.isfinite(mean).all():
+            seen = np.isfinite(X)
+            count, total = seen.sum(axis=0), np.dot(w, seen)
+            mean = np.dot(w, np.where(seen, X, 0.0)) / total
+            C = np.where(seen, X - mean, 0.0)
+        squares = C * C
+        variance = np.dot(w, squares) / total
+        skewness = np.dot(w, squares * C) / total / variance**1.5
+        varies = np.isfinite(variance) & (variance > CONSTANT_SHARE * mean * mean)
+        known = varies & np.isfinite(skewness)
+        return cls(count, np.where(varies, variance, 0.0), varies, np.where(known, skewness, 0.0))
 
 
 def compared(rows: Array, weights: Array | None) -> tuple[Array, Array | None]:
@@ -372,29 +381,12 @@ def skewed_columns(table: Table, least: float = SKEWED, *, least_variance: float
         X = X[backend.to_numpy(table.weights[::step]) > 0]
     if len(X) < FEWEST:
         return NOT_SKEWED
-    variance, skewness, count = _moments(X)
+    count, variance, _, skewness = _Observed.of(X)
     limits = np.maximum(least, DEVIATIONS * np.sqrt(6 / np.maximum(count, 1)))
     found = (np.abs(skewness) > limits) & (count >= FEWEST)
     found &= variance >= least_variance * variance.mean()
     which = [j for j in np.flatnonzero(found) if _is_tilted(X[:, j], float(skewness[j]))]
     return Skewed(np.array(which, dtype=np.int64), skewness[which])
-
-
-def _moments(X: Host) -> tuple[Host, Host, Host]:
-    """Return variance and skewness of what was observed, and how many values there are, (d,)."""
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        mean, count = X.mean(axis=0), np.full(X.shape[1], float(len(X)))
-        C = X - mean
-        if not np.isfinite(mean).all():
-            seen = np.isfinite(X)
-            count = seen.sum(axis=0).astype(np.float64)
-            mean = np.where(seen, X, 0.0).sum(axis=0) / count
-            C = np.where(seen, X - mean, 0.0)
-        squares = C * C
-        variance = squares.sum(axis=0) / count
-        skewness = np.einsum("ij,ij->j", squares, C) / count / variance**1.5
-        varies = np.isfinite(skewness) & (variance > CONSTANT_SHARE * mean * mean)
-    return np.where(varies, variance, 0.0), np.where(varies, skewness, 0.0), count
 
 
 def _is_tilted(x: Host, skewness: float) -> bool:

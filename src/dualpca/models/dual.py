@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from dualpca.arrays import Array, algebra, backend, cached_property
-from dualpca.data import InMemoryTable, Table
+from dualpca.data import InMemoryTable, Table, in_memory
 from dualpca.errors import DegenerateError, DualPCAError, expected
 from dualpca.gaussian import (
     SpikedGaussian,
@@ -443,12 +443,8 @@ class Parameters(NamedTuple):
 
 def fit_dual(table: Table, request: DualRequest) -> DualModel:
     """Fit the dual model over the points or a finite feature map, in closed form or by EM."""
-    if not isinstance(table, InMemoryTable):
-        raise ValueError(
-            f"X must be rows in memory here, got {type(table).__name__}. Load them, or use "
-            "KernelPCA with landmarks or random features, which reads chunked data."
-        )
-    table = _with_weight(table, is_precomputed(request.kernel.kernel))
+    remedy = "Load them, or use KernelPCA with landmarks or random features, for chunked data."
+    table = _with_weight(in_memory(table, remedy), is_precomputed(request.kernel.kernel))
     operator, inputs = kernel_operator(table, request.kernel, request)
     points = table.rows
     if isinstance(operator, MappedScatter):

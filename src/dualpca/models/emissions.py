@@ -22,6 +22,7 @@ from dualpca.data import (
     Table,
     column_starts,
     has_missing,
+    in_memory,
     observed_weights,
 )
 from dualpca.errors import ScaleError
@@ -774,21 +775,19 @@ class Surveyed(NamedTuple):
     @property
     def whole(self) -> InMemoryTable:
         """The table, where all rows are there at once."""
-        if not isinstance(self.table, InMemoryTable):
-            raise TypeError(f"expected rows in memory, got {self.table.route}")
-        return self.table
+        return in_memory(self.table, "Load them.")
 
     def ready_for_steps(self, q: int) -> Callable[[Array], Observations]:
         """Return what makes rows ready for the steps of EM; products only if they are found once.
 
         It may be sent to other processes.
         """
-        missing, in_memory = self.missing, self.in_memory
+        missing, kept = self.missing, self.in_memory
 
         def ready(rows: Array) -> Observations:
             if missing:
                 return Incomplete(rows, None, q)
-            return Expanded(rows) if in_memory and Expanded.suits(rows) else rows
+            return Expanded(rows) if kept and Expanded.suits(rows) else rows
 
         return ready
 
@@ -800,13 +799,11 @@ class Surveyed(NamedTuple):
         """
         if not isinstance(self.table, InMemoryTable):
             return Surveyed.of(InMemoryTable(self.table.sample(START_ROWS, seed=0)))
-        X, w = self.table.rows, self.table.weights
-        heavy = np.arange(int(X.shape[0])) if w is None else np.flatnonzero(backend.to_numpy(w) > 0)
+        w = self.table.weights
+        heavy = np.arange(self.table.n) if w is None else np.flatnonzero(backend.to_numpy(w) > 0)
         if heavy.size <= count:
             return self
-        index = np.sort(rng.choice(heavy, count, replace=False))
-        w = None if w is None else backend.take(w, index)
-        return Surveyed.of(InMemoryTable(backend.take(X, index), w))
+        return Surveyed.of(self.table.taking(np.sort(rng.choice(heavy, count, replace=False))))
 
     @property
     def unit(self) -> float:

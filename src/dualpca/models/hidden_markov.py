@@ -24,6 +24,7 @@ from dualpca.data import (
     InMemoryTable,
     Table,
     has_missing,
+    in_memory,
     numbered,
     refuse_infinite,
 )
@@ -879,9 +880,7 @@ def fit_sequence_classes(
     priors : 'frequencies', 'equal' or array of shape (c,)
     request : HiddenMarkovRequest
     """
-    if not isinstance(table, InMemoryTable):
-        remedy = "Load them: the rows of one class are picked from all."
-        raise ValueError(expected("X", "rows in memory", table.route, remedy))
+    table = in_memory(table, "Load them: the rows of one class are picked from all.")
     classes, which = np.unique(labels, return_inverse=True)
     prior = check_priors(priors, np.bincount(which))
     S = 1 if request.chooses[0] else request.n_states

@@ -116,16 +116,8 @@ def some_of(table: Table, most: int) -> InMemoryTable:
     """
     if not isinstance(table, InMemoryTable):
         return InMemoryTable(table.sample(most, SEED), names=table.names)
-    n = int(table.rows.shape[0])
-    return rows_of(table, np.sort(np.random.default_rng(SEED).permutation(n)[:most]))
-
-
-def rows_of(table: InMemoryTable, kept: Host) -> InMemoryTable:
-    """Return some of the rows; the table itself if they are all of them."""
-    if kept.size == table.rows.shape[0]:
-        return table
-    weights = None if table.weights is None else backend.take(table.weights, kept)
-    return InMemoryTable(backend.take(table.rows, kept), weights, table.names)
+    kept = np.sort(np.random.default_rng(SEED).permutation(table.n)[:most])
+    return table.taking(kept)
 
 
 # --- Where EM starts -----------------------------------------------------------------------------

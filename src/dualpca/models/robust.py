@@ -31,11 +31,12 @@ from dualpca.data import (
     block_weights,
     column_starts,
     has_missing,
+    in_memory,
     observed_weights,
     refuse_infinite,
     used_rows,
 )
-from dualpca.errors import DegenerateError, SelectionWarning, expected
+from dualpca.errors import DegenerateError, SelectionWarning
 from dualpca.gaussian import (
     LOG_2PI,
     PARALLEL,
@@ -51,7 +52,7 @@ from dualpca.gaussian import (
     rules,
 )
 from dualpca.models import driver, spiked
-from dualpca.models.incomplete import Fit, rows_of
+from dualpca.models.incomplete import Fit
 from dualpca.models.selection import parallel_analysis
 from dualpca.operators import Frame, Primal
 from dualpca.solvers import solve
@@ -633,10 +634,8 @@ FEWEST_TRIMMED = 10
 
 def fit_robust(table: Table, request: RobustRequest) -> RobustModel:
     """Fit the t by maximum likelihood to the rows that are not too far for its tails."""
-    if not isinstance(table, InMemoryTable):
-        what = "rows in memory: medians and weights need all of them at once"
-        remedy = "Fit a random sample of the rows; transform, impute and outliers accept chunks."
-        raise ValueError(expected("X", what, type(table).__name__, remedy))
+    remedy = "Fit a random sample of the rows; transform, impute and outliers accept chunks."
+    table = in_memory(table, remedy)  # medians and weights need all rows at once
     refuse_infinite(table.rows)
     wanted, rows = request.n_components, table.rows
     if rules.is_count(wanted):
@@ -666,7 +665,7 @@ def _chosen(table: InMemoryTable, wanted: float | str) -> tuple[int, Selection |
 def _without_tails(table: InMemoryTable, model: RobustModel) -> InMemoryTable:
     """Return √u (x − μ) of the rows that were not set aside: under the model these are Gaussian."""
     kept = np.flatnonzero(backend.to_numpy(model.row_weights) > 0)
-    few = rows_of(table, kept)
+    few = table.taking(kept)
     u = backend.asarray(backend.to_numpy(model.row_weights)[kept], few.rows)
     root = backend.namespace(u).sqrt(backend.working(u))
     rows = (backend.working(few.rows) - backend.working(model.mean)) * root[:, None]
@@ -681,7 +680,7 @@ def _deepest(table: InMemoryTable, request: RobustRequest) -> InMemoryTable:
     if used.size < FEWEST_TRIMMED or not request.trim:
         return table
     reach = outlyingness(filled[used], w[used], request.start)
-    return rows_of(table, used[_nearest(reach, w[used], DEEP)])
+    return table.taking(used[_nearest(reach, w[used], DEEP)])
 
 
 def _on_host(table: InMemoryTable) -> tuple[Host, Host]:
@@ -710,7 +709,7 @@ def _fit_count(table: InMemoryTable, q: int, request: RobustRequest) -> RobustMo
             if count and np.array_equal(near, kept):
                 break
             kept = near
-            found = _run(rows_of(table, kept), q, here, request)
+            found = _run(table.taking(kept), q, here, request)
             here = found[0].factors
     return _model(table, kept, found, request)
 
@@ -766,7 +765,7 @@ def _reference(fitted: InMemoryTable, found: Ended, request: RobustRequest) -> R
 
 def _model(table: InMemoryTable, kept: Host, found: Ended, request: RobustRequest) -> RobustModel:
     """Return the model: the weights of all rows, 0 for those set aside."""
-    (at, dof, record), fitted = found, rows_of(table, kept)
+    (at, dof, record), fitted = found, table.taking(kept)
     reference, u = _reference(fitted, found, request), np.zeros(int(table.rows.shape[0]))
     count = used_rows(table.rows, observed_weights(table.rows, table.weights))
     model = at.model(

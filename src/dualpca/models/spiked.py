@@ -386,11 +386,10 @@ def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
 
 def few_threads(table: Table) -> AbstractContextManager[None]:
     """Return a context for a fit of the rows: small ones are done before threads have met."""
-    if not isinstance(table, InMemoryTable) or backend.is_sparse(table.rows):
+    if table.n is None or backend.is_sparse(table.like):
         return nullcontext()
-    n, d = int(table.rows.shape[0]), table.d
-    entries = float(n) * d
-    work = 0.5 * entries * min(n, d)
+    entries = float(table.n) * table.d
+    work = 0.5 * entries * min(table.n, table.d)
     return backend.one_thread(SCATTER_STEPS * work, table.like, entries)
 
 
