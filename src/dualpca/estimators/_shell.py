@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 from zlib import crc32
 
 import numpy as np
@@ -81,6 +81,19 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+@dataclass_transform(field_specifiers=(field,))
+def parametrized(cls: type[T]) -> type[T]:
+    """Give an estimator the constructor that keeps its parameters, the annotated names of a class.
+
+    That is all it has of a dataclass: parameters are attributes of objects, not of the class.
+    """
+    dataclass(eq=False, repr=False, match_args=False)(cls)
+    parameters = set(cls.__dataclass_fields__) & set(vars(cls))  # type: ignore[attr-defined]
+    for name in (*parameters, "__dataclass_fields__", "__dataclass_params__"):
+        delattr(cls, name)
+    return cls
 
 
 AUTO = "auto"

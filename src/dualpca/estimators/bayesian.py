@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, field
 
 import numpy as np
 
@@ -11,9 +11,9 @@ from dualpca.data import Moments, Units
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, check_number, generator
 from dualpca.estimators._linear import LatentEstimator
-from dualpca.estimators._shell import watched
+from dualpca.estimators._shell import parametrized, watched
 from dualpca.estimators._streaming import MomentStream, by_moments, partial_fit
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import Resumable, Rows, Seed, Weights
 from dualpca.estimators.ppca import spiked_parameters
 from dualpca.models.bayesian import (
     BayesianModel,
@@ -33,6 +33,7 @@ def bayesian_of_moments(
     return bayesian_of_operator(Scatter(moments), count, like, request)
 
 
+@parametrized
 class BayesianPCA(LatentEstimator):
     """Bayesian PCA, which finds the number of components from the data.
 
@@ -125,8 +126,8 @@ class BayesianPCA(LatentEstimator):
     """
 
     _zero_noise = False
-    _model: BayesianModel
-    _stream: MomentStream
+    _model: BayesianModel = field(init=False)
+    _stream: MomentStream = field(init=False)
     _streaming = by_moments(bayesian_of_moments)
 
     loadings_std_ = attribute("loadings_std", Units.loadings)
@@ -135,32 +136,18 @@ class BayesianPCA(LatentEstimator):
     bound_ = attribute("bound", Units.loglikelihood)
     bounds_ = attribute("bounds", Units.loglikelihood)
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        method: str = "ard",
-        noise_variance: float | None = None,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Seed = None,
-        standardize: bool = False,
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.noise_variance = noise_variance
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
+    n_components: int | None = None
+    _: KW_ONLY
+    method: str = "ard"
+    noise_variance: float | None = None
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    random_state: Seed = None
+    standardize: bool = False
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     def _request(self) -> BayesianRequest:
         """Check the parameters and return them for the fit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import KW_ONLY, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,12 @@ from dualpca.estimators._checks import (
     text_named,
     weighted_mean,
 )
-from dualpca.estimators._shell import Estimator, on_rows
+from dualpca.estimators._shell import Estimator, on_rows, parametrized
 from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
 
 
+@parametrized
 class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Probabilistic canonical correlation analysis of two tables with the same rows.
 
@@ -120,7 +121,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
     ((1, 3), (1, 3))
     """
 
-    _model: CanonicalModel
+    _model: CanonicalModel = field(init=False)
     _accepts_nan = True
     _units_in_model = True  # which does not depend on those of X
 
@@ -144,24 +145,14 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
     y_scale_ = optional("y_scale")
     _vector = attribute("vector")
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        regularization: float = 0.0,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        standardize: bool = False,
-        verbose: bool = False,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.regularization = regularization
-        self.tol = tol
-        self.max_iter = max_iter
-        self.standardize = standardize
-        self.verbose = verbose
-        self.device = device
+    n_components: int | None = None
+    _: KW_ONLY
+    regularization: float = 0.0
+    tol: float = 1e-6
+    max_iter: int = 1000
+    standardize: bool = False
+    verbose: bool = False
+    device: str | None = None
 
     @property
     def p_values_(self) -> Array | None:

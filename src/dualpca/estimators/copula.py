@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
 from numbers import Integral
 from typing import Any
 
@@ -27,13 +28,20 @@ from dualpca.estimators._checks import (
     named_columns,
     refuse_frames,
 )
-from dualpca.estimators._shell import Estimator, OnRows, average_density, iteration_limits
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._shell import (
+    Estimator,
+    OnRows,
+    average_density,
+    iteration_limits,
+    parametrized,
+)
+from dualpca.estimators._types import Kinds, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import Outliers
 from dualpca.models.copula import CopulaRequest, MixedModel, fit_mixed
 from dualpca.models.incomplete import least_rows
 
 
+@parametrized
 class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Probabilistic PCA of columns of any kind: numbers, grades, yes/no, categories, counts.
 
@@ -135,7 +143,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     ((1, 3), ['S', 'M', 'L'])
     """
 
-    _model: MixedModel
+    _model: MixedModel = field(init=False)
     _accepts_nan = True
 
     n_components_ = attribute("n_components")
@@ -149,26 +157,15 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
 
-    def __init__(
-        self,
-        n_components: int | str | None = None,
-        *,
-        column_kinds: Any = None,
-        noise: str = "diagonal",
-        tol: float = 2e-3,
-        max_iter: int = 200,
-        random_state: Seed = None,
-        verbose: bool = False,
-        checkpoint: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.column_kinds = column_kinds
-        self.noise = noise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+    n_components: int | str | None = None
+    _: KW_ONLY
+    column_kinds: Kinds = None
+    noise: str = "diagonal"
+    tol: float = 2e-3
+    max_iter: int = 200
+    random_state: Seed = None
+    verbose: bool = False
+    checkpoint: Resumable = None
 
     # --- fit ---------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from dualpca.arrays import Array, backend
 from dualpca.errors import CopyWarning, expected, warn
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, check_flag, check_number, generator
-from dualpca.estimators._shell import Estimator
+from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.generation import (
     Density,
@@ -31,6 +32,7 @@ from dualpca.generation import (
     newness,
     sample_quality,
 )
+from dualpca.preimages import Method
 
 SAMPLERS = ("direct", "langevin", "mala")
 DENSITIES = ("kde", "gaussian", "mixture", "subspaces")
@@ -46,6 +48,7 @@ MOST_DIRECTIONS = 10
 """Most directions of a component of 'subspaces'; the rest of the latents is its noise."""
 
 
+@parametrized
 class Generator(MetaEstimatorMixin, Estimator):
     """Draw new points: a density over the latents of a model, and the model's inverse transform.
 
@@ -123,41 +126,27 @@ class Generator(MetaEstimatorMixin, Estimator):
     (50,)
     """
 
-    _model: GeneratorModel
+    _model: GeneratorModel = field(init=False)
     _finite = True
-    estimator_: Any
+    estimator_: Any = field(init=False)
 
     density_ = attribute("density")
     classes_ = attribute("classes")
     latents_ = attribute("latents")
     X_fit_ = attribute("points")
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        density: Any = "kde",
-        sampler: str = "direct",
-        bandwidth: float | None = None,
-        n_mixtures: int = 10,
-        by_class: bool = False,
-        temperature: float = 1.0,
-        n_steps: int = 200,
-        step: float = 0.1,
-        decoder: Any = None,
-        random_state: Seed = None,
-    ) -> None:
-        self.estimator = estimator
-        self.density = density
-        self.sampler = sampler
-        self.bandwidth = bandwidth
-        self.n_mixtures = n_mixtures
-        self.by_class = by_class
-        self.temperature = temperature
-        self.n_steps = n_steps
-        self.step = step
-        self.decoder = decoder
-        self.random_state = random_state
+    estimator: Any
+    _: KW_ONLY
+    density: str | Density = "kde"
+    sampler: str = "direct"
+    bandwidth: float | None = None
+    n_mixtures: int = 10
+    by_class: bool = False
+    temperature: float = 1.0
+    n_steps: int = 200
+    step: float = 0.1
+    decoder: str | Method | None = None
+    random_state: Seed = None
 
     # --- fitting ---------------------------------------------------------------------------
 

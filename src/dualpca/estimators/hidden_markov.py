@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
 from numbers import Integral
 from typing import Any
 
@@ -14,8 +16,8 @@ from dualpca.errors import CollapseWarning, StateWarning, expected, warn
 from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
 from dualpca.estimators._checks import check_choice, check_number, generator
 from dualpca.estimators._kernel import method_of
-from dualpca.estimators._shell import Estimator, request_of, watch_of, watched
-from dualpca.estimators._types import Column, Lengths, Rows, Seed
+from dualpca.estimators._shell import Estimator, parametrized, request_of, watch_of, watched
+from dualpca.estimators._types import Column, KernelLike, Lengths, Resumable, Rows, Seed
 from dualpca.estimators.mixture import check_shared, inputs_of, whole_numbers
 from dualpca.models.hidden_markov import (
     HiddenMarkovModel,
@@ -24,6 +26,7 @@ from dualpca.models.hidden_markov import (
     fit_hidden_markov,
 )
 from dualpca.models.kernel_space import KernelSpace
+from dualpca.preimages import Method
 
 TOPOLOGIES = ("ergodic", "left-to-right")
 
@@ -31,6 +34,7 @@ RULE = "bic"
 """The rule that chooses numbers of states and of directions."""
 
 
+@parametrized
 class HiddenMarkovPCA(Estimator):
     """Hidden Markov model whose states emit probabilistic PCA, or mixtures of it.
 
@@ -167,7 +171,7 @@ class HiddenMarkovPCA(Estimator):
     (300, True)
     """
 
-    _model: HiddenMarkovModel
+    _model: HiddenMarkovModel = field(init=False)
     _accepts_nan = True
     _finds_units = True
 
@@ -191,54 +195,29 @@ class HiddenMarkovPCA(Estimator):
     n_components_ = attribute("n_components")
     selection_ = attribute("selection")
 
-    def __init__(
-        self,
-        n_states: int | str = "bic",
-        n_components: Any = None,
-        n_mixtures: int = 1,
-        kernel: Any = None,
-        *,
-        gamma: Any = None,
-        kernel_params: dict[str, Any] | None = None,
-        n_directions: int = 20,
-        n_landmarks: int = 500,
-        topology: str = "ergodic",
-        stickiness: float = 0.0,
-        prior_rows: float = 0.0,
-        noise_floor: float = 1e-6,
-        tied_noise: bool = False,
-        tol: float = 1e-5,
-        max_iter: int = 200,
-        n_init: int = 1,
-        preimage: Any = "auto",
-        random_state: Seed = None,
-        standardize: bool | str = "auto",
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_states = n_states
-        self.n_components = n_components
-        self.n_mixtures = n_mixtures
-        self.kernel = kernel
-        self.gamma = gamma
-        self.kernel_params = kernel_params
-        self.n_directions = n_directions
-        self.n_landmarks = n_landmarks
-        self.topology = topology
-        self.stickiness = stickiness
-        self.prior_rows = prior_rows
-        self.noise_floor = noise_floor
-        self.tied_noise = tied_noise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.preimage = preimage
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
+    n_states: int | str = "bic"
+    n_components: int | Sequence[int] | str | None = None
+    n_mixtures: int = 1
+    kernel: KernelLike = None
+    _: KW_ONLY
+    gamma: float | str | None = None
+    kernel_params: dict[str, Any] | None = None
+    n_directions: int = 20
+    n_landmarks: int = 500
+    topology: str = "ergodic"
+    stickiness: float = 0.0
+    prior_rows: float = 0.0
+    noise_floor: float = 1e-6
+    tied_noise: bool = False
+    tol: float = 1e-5
+    max_iter: int = 200
+    n_init: int = 1
+    preimage: str | Method = "auto"
+    random_state: Seed = None
+    standardize: bool | str = "auto"
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     @property
     def kernel_space_(self) -> KernelSpace | None:

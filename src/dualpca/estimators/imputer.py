@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
 from typing import Annotated, Any
 
@@ -33,8 +33,8 @@ from dualpca.estimators._checks import (
     refuse_frames,
 )
 from dualpca.estimators._linear import drawn_parameters
-from dualpca.estimators._shell import AUTO, Estimator, on_rows
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._shell import AUTO, Estimator, on_rows, parametrized
+from dualpca.estimators._types import Column, Kinds, Rows, Seed, Weights
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.copula import CopulaPPCA
 from dualpca.estimators.ppca import PPCA
@@ -80,6 +80,7 @@ class ImputerModel:
         return self.model.history
 
 
+@parametrized
 class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     """Fill missing values by a probabilistic PCA, as a scikit-learn imputer.
 
@@ -163,7 +164,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     array([3., 6., 9.])
     """
 
-    _model: ImputerModel
+    _model: ImputerModel = field(init=False)
     _accepts_nan = True
     _depends_on_units = True
     _finds_units = True
@@ -171,38 +172,21 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     n_iter_ = attribute("history.n_iter")
     scale_ = unit_of_columns()
 
-    def __init__(
-        self,
-        n_components: int | str | None = None,
-        *,
-        model: str = AUTO,
-        add_indicator: bool = False,
-        method: str = "expectation",
-        bounds: Any = None,
-        rounding: str | None = None,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Seed = None,
-        n_init: int = 1,
-        standardize: bool | str = "auto",
-        verbose: bool = False,
-        device: str | None = None,
-        column_kinds: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.model = model
-        self.add_indicator = add_indicator
-        self.method = method
-        self.bounds = bounds
-        self.rounding = rounding
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_init = n_init
-        self.standardize = standardize
-        self.verbose = verbose
-        self.device = device
-        self.column_kinds = column_kinds
+    n_components: int | str | None = None
+    _: KW_ONLY
+    model: str = AUTO
+    add_indicator: bool = False
+    method: str = "expectation"
+    bounds: Column | Mapping[Any, object] | None = None
+    rounding: str | None = None
+    tol: float = 1e-6
+    max_iter: int = 1000
+    random_state: Seed = None
+    n_init: int = 1
+    standardize: bool | str = "auto"
+    verbose: bool = False
+    device: str | None = None
+    column_kinds: Kinds = None
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Any:
         """Fit the model to the observed entries.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, field
 from numbers import Integral
 from typing import Any
 
@@ -28,12 +29,13 @@ from dualpca.estimators._shell import (
     Estimator,
     average_density,
     on_rows,
+    parametrized,
     request_of,
     watch_of,
     watched,
 )
 from dualpca.estimators._streaming import Streaming
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import KernelLike, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import is_count
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.models.mixture import (
@@ -64,6 +66,7 @@ def _model_of(stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
         raise NotFittedError(f"the stream has no model yet: {error}") from error
 
 
+@parametrized
 class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Mixture of probabilistic PCA: clusters, each with a subspace of its own.
 
@@ -198,9 +201,9 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (array([0, 0, 0]), (150, 4))
     """
 
-    _model: MixtureModel
-    _stream: MixtureStream
-    _streaming: Streaming[MixtureStream, MixtureRequest] = Streaming(_grown, _model_of)
+    _model: MixtureModel = field(init=False)
+    _stream: MixtureStream = field(init=False)
+    _streaming = Streaming[MixtureStream, MixtureRequest](_grown, _model_of)
     _finds_units = True
 
     weights_ = attribute("mixture.weights")
@@ -221,48 +224,26 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     converged_ = attribute("history.converged")
     selection_ = attribute("selection")
 
-    def __init__(
-        self,
-        n_mixtures: int | str = "bic",
-        n_components: int | Sequence[int] | str | None = None,
-        *,
-        kernel: Any = None,
-        kernel_params: dict[str, Any] | None = None,
-        n_directions: int = 50,
-        tied_noise: bool = False,
-        noise_floor: float = 1e-6,
-        on_collapse: str = "floor",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 500,
-        max_mixtures: int | None = None,
-        concentration: float = 1.0,
-        random_state: Seed = None,
-        standardize: bool | str = "auto",
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_mixtures = n_mixtures
-        self.n_components = n_components
-        self.kernel = kernel
-        self.kernel_params = kernel_params
-        self.n_directions = n_directions
-        self.tied_noise = tied_noise
-        self.noise_floor = noise_floor
-        self.on_collapse = on_collapse
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_mixtures = max_mixtures
-        self.concentration = concentration
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
+    n_mixtures: int | str = "bic"
+    n_components: int | Sequence[int] | str | None = None
+    _: KW_ONLY
+    kernel: KernelLike = None
+    kernel_params: dict[str, Any] | None = None
+    n_directions: int = 50
+    tied_noise: bool = False
+    noise_floor: float = 1e-6
+    on_collapse: str = "floor"
+    n_init: int = 1
+    n_jobs: int | None = None
+    tol: float = 1e-5
+    max_iter: int = 500
+    max_mixtures: int | None = None
+    concentration: float = 1.0
+    random_state: Seed = None
+    standardize: bool | str = "auto"
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     @property
     def _accepts_nan(self) -> bool:  # type: ignore[override]

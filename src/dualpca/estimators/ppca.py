@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,9 +31,9 @@ from dualpca.estimators._checks import (
     generator,
 )
 from dualpca.estimators._linear import LatentEstimator
-from dualpca.estimators._shell import iteration_limits, watched
+from dualpca.estimators._shell import iteration_limits, parametrized, watched
 from dualpca.estimators._streaming import MomentStream, add_moments, by_moments, partial_fit
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import Resumable, Rows, Seed, Weights
 from dualpca.gaussian import check_noise
 from dualpca.models.dual import to_dual
 from dualpca.models.factor import own_noise
@@ -71,6 +72,7 @@ def absorbed(
     return stream, used_rows(X, observed_weights(X, weights))
 
 
+@parametrized
 class PPCA(LatentEstimator):
     """Probabilistic principal component analysis, with missing values or without.
 
@@ -176,41 +178,26 @@ class PPCA(LatentEstimator):
     ((1, 2), (1, 2, 2))
     """
 
-    _model: SpikedModel
-    _stream: MomentStream
+    _model: SpikedModel = field(init=False)
+    _stream: MomentStream = field(init=False)
     _streaming = by_moments(ppca_of_stream, absorbed)
     _zero_noise = True  # the limit is a model too
 
     selection_ = attribute("selection")
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        noise_variance: float | None = None,
-        method: str = "closed",
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Seed = None,
-        n_init: int = 1,
-        standardize: bool = False,
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.noise_variance = noise_variance
-        self.method = method
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_init = n_init
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    noise_variance: float | None = None
+    method: str = "closed"
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    random_state: Seed = None
+    n_init: int = 1
+    standardize: bool = False
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     def _request(self) -> PPCARequest:
         """Check the parameters and return them for the fit."""

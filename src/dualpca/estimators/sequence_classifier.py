@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dualpca.arrays import Array, backend
+from dualpca.data import Host
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
-from dualpca.estimators._shell import Estimator
+from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Lengths, Rows, Weights
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
 from dualpca.models.hidden_markov import (
@@ -26,6 +29,7 @@ from dualpca.models.hidden_markov import (
 from dualpca.models.kernel_space import KernelSpace
 
 
+@parametrized
 class SequenceClassifier(ClassifierMixin, Estimator):
     """Bayes' rule over sequences: P(c | X) ∝ P(c) p(X | c), a hidden Markov model for each class.
 
@@ -75,7 +79,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     1.0
     """
 
-    _model: SequenceClassesModel
+    _model: SequenceClassesModel = field(init=False)
     _accepts_nan = True
     _finds_units = True
 
@@ -84,9 +88,8 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     n_parameters_ = parameter_count()
     scale_ = unit_of_columns()
 
-    def __init__(self, model: HiddenMarkovPCA | None = None, priors: Any = "frequencies") -> None:
-        self.model = model
-        self.priors = priors
+    model: HiddenMarkovPCA | None = None
+    priors: str | Sequence[float] | Host = "frequencies"
 
     @property
     def device(self) -> str | None:  # type: ignore[override]
