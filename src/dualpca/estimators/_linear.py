@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca.arrays import Array, backend
 from dualpca.data import Units, has_missing, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DependenceWarning, expected, warn
-from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
+from dualpca.estimators._attributes import attribute, unit_of_columns
 from dualpca.estimators._checks import (
     check_bootstrap,
     check_choice,
@@ -48,10 +48,6 @@ from dualpca.models.incomplete import (
 )
 from dualpca.models.spiked import SpikedModel
 
-if TYPE_CHECKING:
-    pass
-
-
 STATISTICS = ("t2", "spe")
 
 
@@ -66,13 +62,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     scale_: Any = unit_of_columns()
     noise_variance_ = attribute("noise")
     n_samples_ = attribute("n_rows")
-    n_parameters_ = parameter_count()
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    n_parameters_ = attribute("n_parameters")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -92,10 +82,6 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     def _bootstrap_weights(self, rows: Array, weights: Array | None) -> Array | None:
         """Return the weights of rows that bootstraps are drawn from."""
         return weights
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def _monitor(self, rows: Array | None = None) -> Monitor:
         """Return what judges rows by T² and SPE."""

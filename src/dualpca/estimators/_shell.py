@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 from zlib import crc32
 
 import numpy as np
@@ -59,10 +59,11 @@ from dualpca.estimators._checks import (
     check_finite_result,
     check_flag,
     check_matrix,
-    check_number,
+    check_numbers,
     check_rows,
     check_weights,
     column_labels,
+    fixed_generator,
     generator,
     named_columns,
     refuse_frames,
@@ -183,11 +184,15 @@ class Estimator(BaseEstimator):
         return vars(self).get("_placed") or self._fitted
 
     @property
+    def _n_features_out(self) -> int:
+        return int(self._fitted.n_components)
+
+    @property
     def _model_units(self) -> Units | None:
         """The units of what the model describes; None where that is not the inputs."""
         return self._units
 
-    def _keep(self, model: Model) -> Any:
+    def _keep(self, model: Model) -> Self:
         """Take over a fitted model; of one on a GPU keep a copy there."""
         self._forget()
         if self._where is None:
@@ -250,6 +255,32 @@ class Estimator(BaseEstimator):
             units = self._units_of(table)
             yield table if units is None else units.table(table)
         self._set_units(units)
+
+    def _learn(
+        self,
+        fit: Callable[[Table, Any], Model],
+        X: Rows,
+        sample_weight: Weights = None,
+    ) -> Self:
+        """Fit the model that the parameters ask for, and keep it."""
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            model = fit(table, self._watched(request, table))
+        return self._keep(model)
+
+    def _watched(self, request: T, table: Table) -> T:
+        """Return the request; its checkpoint knows a table by the units it came in."""
+        watch: CheckpointWatch | None = getattr(request, "watch", None)
+        of_inputs = getattr(self, "kernel", None) is None
+        if watch is None or table.units is None or not of_inputs:
+            return request
+        return replace(request, watch=watch._replace(units=table.units))  # type: ignore[type-var]
+
+    @property
+    def _seed(self) -> int | np.random.Generator:
+        """A seed, the same in every call, or a generator."""
+        seed = 0 if self.random_state is None else self.random_state
+        return int(seed) if isinstance(seed, Integral) else generator(seed)
 
     def _standardizes(self) -> bool:
         """Return True if the parameter `standardize`, where there is one, asks for it."""
@@ -388,6 +419,8 @@ class Estimator(BaseEstimator):
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.array_api_support = True
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.sparse = self._accepts_sparse
         tags.input_tags.allow_nan = self._accepts_nan
         return tags
@@ -613,12 +646,12 @@ def request_of(estimator: Estimator, kind: Callable[..., T], **given: Any) -> T:
     return kind(**{name: known[name] for name in names if name in known})
 
 
-def iteration_limits(estimator: Estimator) -> dict[str, Any]:
-    """Check when an iterative fit is to stop, and its checkpoint; return them for its request."""
-    check_number("tol", estimator.tol, 0)
-    check_number("max_iter", estimator.max_iter, 1, integer=True)
-    limits = {"tol": estimator.tol, "max_iter": estimator.max_iter}
-    return {**limits, "watch": watch_of(estimator)}
+def iterative_request(estimator: Estimator, kind: Callable[..., T], **given: Any) -> T:
+    """Return the request of an iterative fit, once its limits and checkpoint are checked."""
+    check_numbers(estimator, counts=("max_iter",), numbers=("tol",))
+    if "rng" not in given:
+        given["rng"] = fixed_generator(getattr(estimator, "random_state", None))
+    return request_of(estimator, kind, watch=watch_of(estimator), **given)
 
 
 def watch_of(estimator: Estimator) -> CheckpointWatch | None:
@@ -627,9 +660,7 @@ def watch_of(estimator: Estimator) -> CheckpointWatch | None:
     One with several starts is refused, and one that a choice of sizes would write to; mixtures and
     chains choose first, without it.
     """
-    if estimator.checkpoint is None:
-        return None
-    checkpoint = Checkpoint.of(estimator.checkpoint)
+    checkpoint = Checkpoint.of(vars(estimator).get("checkpoint"))
     if checkpoint is None:
         return None
     if getattr(estimator, "n_init", 1) > 1:
@@ -641,14 +672,6 @@ def watch_of(estimator: Estimator) -> CheckpointWatch | None:
     params = estimator.get_params().items()
     compared = {k: _comparable(v) for k, v in params if k not in NOT_COMPARED}
     return CheckpointWatch(checkpoint, {"model": type(estimator).__name__, **compared})
-
-
-def watched(request: T, table: Table) -> T:
-    """Return the request; its checkpoint knows the table by the units it came in."""
-    watch: CheckpointWatch | None = getattr(request, "watch", None)
-    if watch is None or table.units is None:
-        return request
-    return replace(request, watch=watch._replace(units=table.units))  # type: ignore[type-var]
 
 
 def _comparable(value: Any) -> str:

@@ -11,10 +11,10 @@ from dualpca.data import Moments, Units
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, check_number, generator
 from dualpca.estimators._linear import LatentEstimator
-from dualpca.estimators._shell import parametrized, watched
+from dualpca.estimators._shell import parametrized
 from dualpca.estimators._streaming import MomentStream, by_moments, partial_fit
 from dualpca.estimators._types import Resumable, Rows, Seed, Weights
-from dualpca.estimators.ppca import spiked_parameters
+from dualpca.estimators.ppca import spiked_request
 from dualpca.models.bayesian import (
     BayesianModel,
     BayesianRequest,
@@ -152,7 +152,7 @@ class BayesianPCA(LatentEstimator):
     def _request(self) -> BayesianRequest:
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("ard", "variational"))
-        return BayesianRequest(self.n_components, method=self.method, **spiked_parameters(self))
+        return spiked_request(self, BayesianRequest)
 
     def _refit_request(self) -> RefitRequest:
         return RefitRequest(RelevanceFit, fixed_noise=self.noise_variance is not None)
@@ -181,11 +181,7 @@ class BayesianPCA(LatentEstimator):
         >>> BayesianPCA(2).fit(X).components_.shape
         (2, 4)
         """
-        request = self._request()
-        with self._training(X, sample_weight) as table:
-            model = fit_bayesian(table, watched(request, table))
-        self._keep(model)
-        return self
+        return self._learn(fit_bayesian, X, sample_weight)
 
     partial_fit = partial_fit
 

@@ -21,7 +21,7 @@ from dualpca.data import (
     require_in_memory,
 )
 from dualpca.errors import expected
-from dualpca.estimators._attributes import attribute, optional, parameter_count
+from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import (
     FLOATS,
     as_frame,
@@ -33,7 +33,7 @@ from dualpca.estimators._checks import (
     text_named,
     weighted_mean,
 )
-from dualpca.estimators._shell import Estimator, on_rows, parametrized
+from dualpca.estimators._shell import Estimator, iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
 
@@ -139,10 +139,11 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
     n_components_ = attribute("n_components")
-    n_parameters_ = parameter_count()
+    n_parameters_ = attribute("n_parameters")
     n_samples_ = attribute("n_rows")
-    x_scale_ = optional("x_scale")
-    y_scale_ = optional("y_scale")
+    x_scale_ = attribute("x_scale", optional=True)
+    y_scale_ = attribute("y_scale", optional=True)
+    p_values_ = attribute("p_values", optional=True)
     _vector = attribute("vector")
 
     n_components: int | None = None
@@ -154,30 +155,16 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
     verbose: bool = False
     device: str | None = None
 
-    @property
-    def p_values_(self) -> Array | None:
-        """P-values of Bartlett's test, or None."""
-        p_values: Array | None = self._fitted.p_values
-        return p_values
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
-
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _request(self) -> CanonicalRequest:
         """Check the parameters and return them for the fit."""
         check_number("regularization", self.regularization, 0)
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-        ridge = float(self.regularization)
-        return CanonicalRequest(self.n_components, ridge, self.tol, self.max_iter)
+        return iterative_request(self, CanonicalRequest, ridge=float(self.regularization))
 
     def fit(self, X: Rows, y: Column | None = None, sample_weight: Weights = None) -> CCA:
         """Fit the model by maximum likelihood.
@@ -214,8 +201,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
             second = chunks or self._placed_table(Y, None)
             model = fit_canonical(table, second, request)
             scales = self._scales(table, second) if self._standardizes() else {}
-        self._keep(replace(model, vector=vector, **scales))
-        return self
+        return self._keep(replace(model, vector=vector, **scales))
 
     def _scales(self, table: Table, second: Table) -> dict[str, Array]:
         """Return the standard deviations of the columns of both views."""

@@ -32,7 +32,7 @@ from dualpca.estimators._shell import (
     Estimator,
     OnRows,
     average_density,
-    iteration_limits,
+    iterative_request,
     parametrized,
 )
 from dualpca.estimators._types import Kinds, Resumable, Rows, Seed, Weights
@@ -209,12 +209,10 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Check the parameters and return them for the fit."""
         check_choice("noise", self.noise, ("diagonal", "isotropic"))
         wanted: Any = self.n_components
-        state = self.random_state
         whole = isinstance(wanted, Integral) and not isinstance(wanted, bool)
         if not (wanted is None or wanted == "cv" or (whole and int(wanted) >= 0)):
             raise ValueError(expected("n_components", "a number of latents, 'cv' or None", wanted))
-        rng = 0 if state is None else generator(state)
-        return CopulaRequest(noise=self.noise, rng=rng, **iteration_limits(self))
+        return iterative_request(self, CopulaRequest, n_components=1)
 
     def _opened(self, X: Rows, *, reset: bool) -> Any:
         """Return a table as it came, a frame or an array, with its columns checked."""
@@ -306,10 +304,6 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         levels = q * sum(K - 1 for K in sizes)  # of differences between levels
         noise = (1 - s) if self.noise == "isotropic" and s and q else 0
         return int(q * s + levels + noise - q * (q - 1) // 2)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
 
     # --- latents and densities ---------------------------------------------------------------
 
@@ -684,7 +678,6 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.array_api_support = False
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags

@@ -10,7 +10,7 @@ from dualpca.data import Units
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, generator
 from dualpca.estimators._linear import LatentEstimator, LinearEstimator
-from dualpca.estimators._shell import iteration_limits, on_rows, parametrized, watched
+from dualpca.estimators._shell import iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Column, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import SHARES
 from dualpca.models.factor import FactorModel, FactorRequest, fit_factor
@@ -151,23 +151,15 @@ class FactorAnalysis(LinearEstimator):
         >>> FactorAnalysis(2, standardize=True).fit(X).noise_variance_.shape
         (13,)
         """
-        request = self._request()
-        with self._training(X, sample_weight) as table:
-            model = fit_factor(table, watched(request, table))
-        return self._keep(model)
+        return self._learn(fit_factor, X, sample_weight)
 
     def _request(self) -> FactorRequest:
         """Check the parameters and return them for the fit."""
         check_choice("svd_method", self.svd_method, ("randomized", "lapack"))
         if self.rotation is not None:
             check_choice("rotation", self.rotation, tuple(SHARES))
-        return FactorRequest(
-            self.n_components,
-            noise_start=self.noise_variance_init,
-            rotation=self.rotation,
-            rng=generator(self.random_state),
-            **iteration_limits(self),
-        )
+        given = {"noise_start": self.noise_variance_init, "rng": generator(self.random_state)}
+        return iterative_request(self, FactorRequest, **given)
 
     def _refit_request(self) -> RefitRequest:
         return RefitRequest(diagonal=True)
@@ -176,7 +168,7 @@ class FactorAnalysis(LinearEstimator):
     sample_imputations = LatentEstimator.sample_imputations
     conditional = LatentEstimator.conditional
 
-    @on_rows("_n_features_out")
+    @on_rows("n_components_")
     def transform(self, X: Array) -> Array:
         """Return the posterior mean of the factors given what each row observed.
 

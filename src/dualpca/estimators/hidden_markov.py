@@ -5,27 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, field
-from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Host, Units, is_elsewhere
+from dualpca.data import Host, Table, Units, is_elsewhere
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
-from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
-from dualpca.estimators._checks import check_choice, check_number, generator
+from dualpca.estimators._attributes import attribute, unit_of_columns
+from dualpca.estimators._checks import check_choice, check_number, check_numbers, generator
 from dualpca.estimators._kernel import method_of
-from dualpca.estimators._shell import Estimator, parametrized, request_of, watch_of, watched
+from dualpca.estimators._shell import Estimator, iterative_request, parametrized
 from dualpca.estimators._types import Column, KernelLike, Lengths, Resumable, Rows, Seed
-from dualpca.estimators.mixture import check_shared, inputs_of, whole_numbers
+from dualpca.estimators.mixture import check_kernel_params, inputs_of, whole_numbers
 from dualpca.models.hidden_markov import (
     HiddenMarkovModel,
     HiddenMarkovRequest,
     check_lengths,
     fit_hidden_markov,
 )
-from dualpca.models.kernel_space import KernelSpace
 from dualpca.preimages import Method
 
 TOPOLOGIES = ("ergodic", "left-to-right")
@@ -185,9 +183,10 @@ class HiddenMarkovPCA(Estimator):
     state_means_ = attribute("state_means", Units.outward, inputs=True)
     state_variances_ = attribute("state_variances", Units.variances, inputs=True)
     visits_ = attribute("visits")
-    n_parameters_ = parameter_count("density.n_parameters")
+    n_parameters_ = attribute("density.n_parameters")
     loglikelihood_ = attribute("history.loglikelihood", Units.loglikelihood)
     loglikelihoods_ = attribute("history.loglikelihoods", Units.loglikelihood)
+    kernel_space_ = attribute("space", optional=True)
     scale_ = unit_of_columns()
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
@@ -220,11 +219,6 @@ class HiddenMarkovPCA(Estimator):
     device: str | None = None
 
     @property
-    def kernel_space_(self) -> KernelSpace | None:
-        """The space in which states emit; None for that of the inputs."""
-        return self._fitted.space  # type: ignore[no-any-return]
-
-    @property
     def _depends_on_units(self) -> bool:  # type: ignore[override]
         return self.kernel is None
 
@@ -238,13 +232,12 @@ class HiddenMarkovPCA(Estimator):
         check_choice("topology", self.topology, TOPOLOGIES)
         method_of(self.preimage)
         known = () if isinstance(self.n_states, str) else ("n_states",)
-        counts = (*known, "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init")
+        counts = (*known, "n_mixtures", "n_directions", "n_landmarks", "n_init")
         check_rules(self.n_states, self.n_components)
-        numbers = ("stickiness", "prior_rows", "noise_floor", "tol")
-        seed = 0 if self.random_state is None else self.random_state
-        seed = int(seed) if isinstance(seed, Integral) else generator(seed)
-        check_shared(self, counts, numbers)
-        return request_of(self, HiddenMarkovRequest, rng=seed, watch=watch_of(self))
+        numbers = ("stickiness", "prior_rows", "noise_floor")
+        check_numbers(self, counts, numbers, flags=("tied_noise",))
+        check_kernel_params(self.kernel_params)
+        return iterative_request(self, HiddenMarkovRequest, rng=self._seed)
 
     def fit(self, X: Rows, y: object = None, *, lengths: Lengths = None) -> HiddenMarkovPCA:
         """Fit by Baum–Welch.
@@ -271,16 +264,15 @@ class HiddenMarkovPCA(Estimator):
         >>> HiddenMarkovPCA(2, random_state=0).fit(X).transitions_.shape
         (2, 2)
         """
-        request = self._request()
         X, lengths = joined(X, lengths)
-        with self._training(X) as table:
-            refuse_misplaced(y, table.n)
-            known = request if self.kernel is not None else watched(request, table)
-            model = fit_hidden_markov(table, lengths, known)
-        self._keep(model)
-        return self
 
-    def _keep(self, model: HiddenMarkovModel) -> Any:  # type: ignore[override]
+        def fit(table: Table, request: HiddenMarkovRequest) -> HiddenMarkovModel:
+            refuse_misplaced(y, table.n)
+            return fit_hidden_markov(table, lengths, request)
+
+        return self._learn(fit, X)
+
+    def _keep(self, model: HiddenMarkovModel) -> Self:  # type: ignore[override]
         """Keep a fitted model; warn of states without meaning."""
         empty, held = model.unvisited(), model.collapsed()
         if empty:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, field
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,23 +15,21 @@ from sklearn.utils.metaestimators import available_if
 from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Units, chunked_table, require_in_memory
 from dualpca.errors import DegenerateError, expected
-from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
+from dualpca.estimators._attributes import attribute, unit_of_columns
 from dualpca.estimators._checks import (
     check_choice,
     check_finite_result,
-    check_flag,
     check_number,
+    check_numbers,
     generator,
     refuse_weights,
 )
 from dualpca.estimators._shell import (
     Estimator,
     average_density,
+    iterative_request,
     on_rows,
     parametrized,
-    request_of,
-    watch_of,
-    watched,
 )
 from dualpca.estimators._streaming import Streaming
 from dualpca.estimators._types import KernelLike, Resumable, Rows, Seed, Weights
@@ -214,7 +211,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     explained_variance_ = attribute("variances")
     covariances_ = attribute("covariances", Units.covariance)
     n_mixtures_ = attribute("mixture.emissions.K")
-    n_parameters_ = parameter_count("mixture.n_parameters")
+    n_parameters_ = attribute("mixture.n_parameters")
     n_components_ = attribute("mixture.emissions.ranks")
     loglikelihood_ = attribute("loglikelihood", Units.loglikelihood)
     lower_bound_ = attribute("lower_bound", Units.loglikelihood_per_row)
@@ -266,12 +263,6 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _n_features_out(self) -> int:
         return sum(self.n_components_)
 
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     # --- fitting ---------------------------------------------------------------------------
 
     def _request(self) -> MixtureRequest:
@@ -279,12 +270,10 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_sizes(self.n_mixtures, self.n_components)
         check_choice("on_collapse", self.on_collapse, COLLAPSE_RULES)
         limit = () if self.max_mixtures is None else ("max_mixtures",)
-        counts = ("max_iter", "n_init", "n_directions", *limit)
-        seed = 0 if self.random_state is None else self.random_state
-        rng = int(seed) if isinstance(seed, Integral) else generator(seed)
-        numbers = ("noise_floor", "tol", "concentration")
-        check_shared(self, counts, numbers)
-        request = request_of(self, MixtureRequest, rng=rng, watch=watch_of(self))
+        numbers = ("noise_floor", "concentration")
+        check_numbers(self, ("n_init", "n_directions", *limit), numbers, flags=("tied_noise",))
+        check_kernel_params(self.kernel_params)
+        request = iterative_request(self, MixtureRequest, rng=self._seed)
         if not (self.noise_floor > 0 and self.concentration > 0):
             raise ValueError("noise_floor and concentration must be positive, got 0.")
         return request
@@ -313,14 +302,9 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         >>> MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X).weights_.shape
         (3,)
         """
-        request = self._request()
         if chunked_table(X) is not None:
             refuse_weights(sample_weight)
-        with self._training(X, sample_weight) as table:
-            known = request if self.kernel is not None else watched(request, table)
-            model = fit_mixture(table, known)
-        self._keep(model)
-        return self
+        return self._learn(fit_mixture, X, sample_weight)
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> MixturePPCA:
@@ -717,16 +701,10 @@ def _are_positive(values: Any) -> bool:
     return many and all(is_count(one) and int(one) >= 1 for one in values)
 
 
-def check_shared(estimator: Estimator, counts: tuple[str, ...], numbers: tuple[str, ...]) -> None:
-    """Check the parameters that mixtures and chains share."""
-    params = vars(estimator)
-    for name in counts:
-        check_number(name, params[name], 1, integer=True)
-    for name in numbers:
-        check_number(name, params[name], 0)
-    check_flag("tied_noise", params["tied_noise"])
-    if not isinstance(params["kernel_params"], Mapping | None):
-        raise ValueError(expected("kernel_params", "a dictionary or None", params["kernel_params"]))
+def check_kernel_params(given: object) -> None:
+    """Refuse parameters of a kernel that have no names."""
+    if not isinstance(given, Mapping | None):
+        raise ValueError(expected("kernel_params", "a dictionary or None", given))
 
 
 def inputs_of(points: Array, space: KernelSpace | None, method: Method) -> Array:

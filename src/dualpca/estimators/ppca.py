@@ -28,10 +28,9 @@ from dualpca.estimators._checks import (
     check_matrix,
     check_number,
     column_labels,
-    generator,
 )
 from dualpca.estimators._linear import LatentEstimator
-from dualpca.estimators._shell import iteration_limits, parametrized, watched
+from dualpca.estimators._shell import T, iterative_request, parametrized
 from dualpca.estimators._streaming import MomentStream, add_moments, by_moments, partial_fit
 from dualpca.estimators._types import Resumable, Rows, Seed, Weights
 from dualpca.gaussian import check_noise
@@ -46,15 +45,12 @@ if TYPE_CHECKING:
     from dualpca.estimators.bayesian import BayesianPCA
 
 
-def spiked_parameters(estimator: PPCA | BayesianPCA) -> dict[str, Any]:
-    """Check the parameters that PPCA and BayesianPCA share; return them for their requests."""
+def spiked_request(estimator: PPCA | BayesianPCA, kind: type[T]) -> T:
+    """Check the parameters that PPCA and BayesianPCA share; return the request of a fit."""
     check_choice("solver", estimator.solver, ("auto", *SOLVERS))
-    noise, state = estimator.noise_variance, estimator.random_state
-    if noise is not None:
-        check_noise(noise, zero=estimator._zero_noise)
-    limits = iteration_limits(estimator)
-    rng = 0 if state is None else generator(state)
-    return {"noise": noise, "solver": estimator.solver, "rng": rng, **limits}
+    if estimator.noise_variance is not None:
+        check_noise(estimator.noise_variance, zero=estimator._zero_noise)
+    return iterative_request(estimator, kind, noise=estimator.noise_variance)
 
 
 NAMED = 5
@@ -203,8 +199,7 @@ class PPCA(LatentEstimator):
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("closed", "em"))
         check_number("n_init", self.n_init, 1, integer=True)
-        shared = spiked_parameters(self)
-        return PPCARequest(self.n_components, method=self.method, n_init=self.n_init, **shared)
+        return spiked_request(self, PPCARequest)
 
     def _units_of(self, table: Table) -> Units | None:
         units = super()._units_of(table)
@@ -258,11 +253,10 @@ class PPCA(LatentEstimator):
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
-            model = fit_ppca(table, watched(request, table))
+            model = fit_ppca(table, self._watched(request, table))
             if request.n_components is None and request.noise is None:
                 self._warn_of_noise(table, model)
-        self._keep(model)
-        return self
+        return self._keep(model)
 
     partial_fit = partial_fit
 

@@ -13,9 +13,9 @@ from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Table, Units, compared, farthest_apart
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import check_flag, check_number, generator
+from dualpca.estimators._checks import check_flag
 from dualpca.estimators._linear import LatentEstimator
-from dualpca.estimators._shell import on_rows, parametrized
+from dualpca.estimators._shell import iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.models.incomplete import RefitRequest
 from dualpca.models.robust import RobustFit, RobustModel, RobustRequest, fit_robust, robust_units
@@ -167,20 +167,11 @@ class RobustPPCA(LatentEstimator):
         """Check the parameters and return them for the fit."""
         check_flag("trim", self.trim)
         nu: Any = self.degrees_of_freedom
-        state = self.random_state
         number = isinstance(nu, Real) and not isinstance(nu, bool)
         if nu is not None and not (number and float(nu) > 0):
             raise ValueError(expected("degrees_of_freedom", "None or a number above 0", nu))
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-        return RobustRequest(
-            n_components=self.n_components,
-            dof=None if nu is None else float(nu),
-            trim=bool(self.trim),
-            rng=0 if state is None else generator(state),
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        dof = None if nu is None else float(nu)
+        return iterative_request(self, RobustRequest, dof=dof, trim=bool(self.trim))
 
     # --- units ---------------------------------------------------------------------------------
 

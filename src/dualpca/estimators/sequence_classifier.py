@@ -15,7 +15,7 @@ from sklearn.utils.validation import column_or_1d
 from dualpca.arrays import Array, backend
 from dualpca.data import Host
 from dualpca.errors import expected
-from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
+from dualpca.estimators._attributes import attribute, unit_of_columns
 from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Lengths, Rows, Weights
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
@@ -26,7 +26,6 @@ from dualpca.models.hidden_markov import (
     check_priors,
     fit_sequence_classes,
 )
-from dualpca.models.kernel_space import KernelSpace
 
 
 @parametrized
@@ -85,7 +84,8 @@ class SequenceClassifier(ClassifierMixin, Estimator):
 
     classes_ = attribute("classes")
     priors_ = attribute("priors")
-    n_parameters_ = parameter_count()
+    n_parameters_ = attribute("n_parameters")
+    kernel_space_ = attribute("space", optional=True)
     scale_ = unit_of_columns()
 
     model: HiddenMarkovPCA | None = None
@@ -109,11 +109,6 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     @property
     def _depends_on_units(self) -> bool:  # type: ignore[override]
         return getattr(self._base, "kernel", None) is None
-
-    @property
-    def kernel_space_(self) -> KernelSpace | None:
-        """The space of all classes; None for that of the inputs."""
-        return self._fitted.space  # type: ignore[no-any-return]
 
     @property
     def models_(self) -> list[HiddenMarkovPCA]:
