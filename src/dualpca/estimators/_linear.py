@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dualpca import gaussian
 from dualpca.arrays import Array, backend
 from dualpca.data import Units, has_missing, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DependenceWarning, expected, warn
@@ -24,28 +25,9 @@ from dualpca.estimators._checks import (
 )
 from dualpca.estimators._shell import Estimator, average_density, on_rows
 from dualpca.estimators._types import Rows, Seed, Weights
-from dualpca.gaussian import (
-    Factors,
-    Monitor,
-    Outliers,
-    Reference,
-    Statistics,
-    check_request,
-    conditional,
-    drawn_imputations,
-    imputed,
-    is_count,
-    judge,
-    laws,
-)
-from dualpca.models.incomplete import (
-    RefitRequest,
-    imputed_unsurely,
-    least_rows,
-    needs_refits,
-    refits,
-    sampled_imputations,
-)
+from dualpca.gaussian import Factors, Monitor, Outliers, Reference, Statistics
+from dualpca.models import incomplete
+from dualpca.models.incomplete import RefitRequest
 from dualpca.models.spiked import SpikedModel
 
 STATISTICS = ("t2", "spe")
@@ -67,10 +49,10 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     def _check_parameters(self) -> None:
         super()._check_parameters()
         wanted = getattr(self, "n_components", None)
-        if is_count(wanted):
+        if gaussian.is_count(wanted):
             check_number("n_components", wanted, 0, integer=True)
         else:
-            check_request(wanted, 1, 1, "auto")
+            gaussian.check_request(wanted, 1, 1, "auto")
 
     def _most_components(self) -> int | None:
         return int(self.n_features_in_)
@@ -373,7 +355,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         check_share("level", level)
         monitor = self._monitor()
         _warn_of_dependence(monitor.reference)
-        return float(laws(monitor.reference, monitor.degrees())[which].limit(level)[0])
+        return float(gaussian.laws(monitor.reference, monitor.degrees())[which].limit(level)[0])
 
     @on_rows("n_features_in_")
     def contributions(self, X: Array, to: str = "spe", signed: bool = False) -> Array:
@@ -443,7 +425,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         with np.errstate(over="ignore", invalid="ignore"):
             monitor, found = self._judged(rows)
         _warn_of_dependence(monitor.reference)
-        outliers: Outliers = self._home(judge(monitor.reference, found, float(level)), X)
+        outliers: Outliers = self._home(gaussian.judge(monitor.reference, found, float(level)), X)
         return outliers.at(float(level))
 
 
@@ -528,9 +510,11 @@ class LatentEstimator(LinearEstimator):
         check_choice("parameters", parameters, ("auto", "bootstrap", "fixed"))
         model = self._working
         if not return_std or not refits_parameters(self, X, parameters):
-            return imputed(model.factors, X, return_std)
+            return gaussian.imputed(model.factors, X, return_std)
         request, rng = self._refit_request(), np.random.default_rng(0)
-        return imputed_unsurely(model.factors, X, rng, request, self._bootstrap_weights(X, None))
+        return incomplete.imputed_unsurely(
+            model.factors, X, rng, request, self._bootstrap_weights(X, None)
+        )
 
     def sample_imputations(
         self: LinearEstimator,
@@ -588,9 +572,9 @@ class LatentEstimator(LinearEstimator):
         rng, rows = generator(random_state), self._asked(X, "sample_imputations")
         found = drawn_parameters(self, rows, n_draws, rng, parameters, sample_weight)
         if found is None:
-            tables = drawn_imputations(self._working.factors, rows, n_draws, rng)
+            tables = gaussian.drawn_imputations(self._working.factors, rows, n_draws, rng)
         else:
-            tables = sampled_imputations(found, rows, rng)
+            tables = incomplete.sampled_imputations(found, rows, rng)
         tables = self._outward(Units.filled, tables, self._given(X, "sample_imputations"))
         return self._home(backend.cast_like(tables, rows), X)
 
@@ -627,7 +611,7 @@ class LatentEstimator(LinearEstimator):
             raise ValueError(expected("features", "a sequence of feature numbers", features))
         if index.min() < 0 or index.max() >= d:
             raise ValueError(expected("features", f"numbers from 0 to {d - 1}", features))
-        mean, covariance = conditional(self._working.factors, X, index)
+        mean, covariance = gaussian.conditional(self._working.factors, X, index)
         if self._units is None:
             return mean, covariance
         units = self._units.of_columns(index)
@@ -788,11 +772,15 @@ def refits_parameters(estimator: LinearEstimator, rows: Array, parameters: str) 
     if parameters == "bootstrap":
         refuse_infinite(rows)
         known = ~np.isnan(backend.to_numpy(rows))
-        check_bootstrap(estimator, least_rows(model.factors.W.shape[1]), known, "observed")
+        check_bootstrap(
+            estimator, incomplete.least_rows(model.factors.W.shape[1]), known, "observed"
+        )
     if parameters != "auto":
         return parameters == "bootstrap"
     enough = int(rows.shape[0]) >= int(model.n_rows)
-    return enough and needs_refits(model.factors, rows, estimator._refit_request().diagonal)
+    return enough and incomplete.needs_refits(
+        model.factors, rows, estimator._refit_request().diagonal
+    )
 
 
 def drawn_parameters(
@@ -809,4 +797,4 @@ def drawn_parameters(
     if not refits_parameters(estimator, rows, parameters) or not has_missing(rows):
         return None
     w, request = estimator._bootstrap_weights(rows, w), estimator._refit_request()
-    return refits(estimator._working.factors, rows, w, n_draws, rng, request)
+    return incomplete.refits(estimator._working.factors, rows, w, n_draws, rng, request)

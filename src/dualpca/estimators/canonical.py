@@ -10,16 +10,9 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from dualpca import data
 from dualpca.arrays import Array, backend, sent
-from dualpca.data import (
-    InMemoryTable,
-    Table,
-    Units,
-    chunked_table,
-    observed_part,
-    refuse_nonfinite,
-    require_in_memory,
-)
+from dualpca.data import InMemoryTable, Table, Units
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import (
@@ -191,7 +184,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         request = self._request()
         with self._training(X, sample_weight) as table:
             rows = table.rows if isinstance(table, InMemoryTable) else None
-            chunks = None if rows is not None or y is None else chunked_table(y)
+            chunks = None if rows is not None or y is None else data.chunked_table(y)
             Y, vector = check_second(y, rows, self._where) if chunks is None else (None, False)
             if rows is None:
                 refuse_weights(sample_weight)
@@ -577,7 +570,7 @@ def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bo
         raise ValueError(
             "CCA requires y to be passed, but the target y is None: give the second view as y."
         )
-    require_in_memory(Y, "y")
+    data.require_in_memory(Y, "y")
     if not backend.is_foreign(Y):
         with text_named(Y, "y"):
             Y = check_array(
@@ -604,4 +597,4 @@ def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bo
 def refuse_infinite_view(A: Array, name: str) -> None:
     """Refuse infinity by the name of its view."""
     if bool(backend.namespace(A).any(backend.namespace(A).isinf(A))):
-        refuse_nonfinite(observed_part(A), name)
+        data.refuse_nonfinite(data.observed_part(A), name)

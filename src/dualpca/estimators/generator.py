@@ -11,27 +11,14 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from dualpca import generation
 from dualpca.arrays import Array, backend
 from dualpca.errors import CopyWarning, expected, warn
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, check_flag, check_number, generator
 from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Rows, Seed
-from dualpca.generation import (
-    Density,
-    Gaussian,
-    GeneratorModel,
-    LangevinChains,
-    MixtureDensity,
-    Nearest,
-    Quality,
-    fit_gaussian,
-    fit_generator,
-    fit_kernel_density,
-    nearest,
-    newness,
-    sample_quality,
-)
+from dualpca.generation import Density, GeneratorModel, LangevinChains, Nearest, Quality
 from dualpca.preimages import Method
 
 SAMPLERS = ("direct", "langevin", "mala")
@@ -201,7 +188,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         classes = class_codes(y, int(rows.shape[0])) if self.by_class else None
         rng = generator(0 if self.random_state is None else self.random_state)
         fit, points = partial(self._fit_density, rng=rng), backend.copied(rows)
-        model = fit_generator(points, latents, fit, classes, float(self.temperature))
+        model = generation.fit_generator(points, latents, fit, classes, float(self.temperature))
         self.estimator_ = estimator
         self._keep(model)
         return self
@@ -209,9 +196,9 @@ class Generator(MetaEstimatorMixin, Estimator):
     def _fit_density(self, Z: Array, rng: np.random.Generator) -> Density:
         """Return the density over latents that the parameters ask for."""
         if self.density == "gaussian":
-            return fit_gaussian(Z)
+            return generation.fit_gaussian(Z)
         if self.density == "kde":
-            return fit_kernel_density(Z, self.bandwidth)
+            return generation.fit_kernel_density(Z, self.bandwidth)
         if isinstance(self.density, str):
             subspaces = self.density == "subspaces"
             return fit_mixture(Z, int(self.n_mixtures), rng, subspaces=subspaces)
@@ -255,7 +242,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         far = backend.describe(new) != backend.describe(self.X_fit_)
         if far or self.X_fit_.shape[0] < LEAST_ROWS:
             return
-        found = newness(new, self.X_fit_)
+        found = generation.newness(new, self.X_fit_)
         if found < NEARLY_COPIES:
             warn(
                 "the points drawn are copies of training rows, or nearly so: half of them are "
@@ -477,7 +464,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         >>> maker.nearest(X[:3]).index
         array([0, 1, 2])
         """
-        return self._home(nearest(self._asked(X, "nearest"), self.X_fit_), X)  # type: ignore[no-any-return]
+        return self._home(generation.nearest(self._asked(X, "nearest"), self.X_fit_), X)  # type: ignore[no-any-return]
 
     def quality(
         self,
@@ -520,7 +507,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         for name, value in (("k", k), ("n_permutations", n_permutations)):
             check_number(name, value, 1, integer=True)
         new = self.sample(int(rows.shape[0]) if n_samples is None else n_samples, rng)
-        return sample_quality(new, rows, self.X_fit_, rng, int(k), int(n_permutations))
+        return generation.sample_quality(new, rows, self.X_fit_, rng, int(k), int(n_permutations))
 
 
 def check_positive(name: str, value: float) -> None:
@@ -550,7 +537,7 @@ def class_codes(y: Column | None, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def fit_mixture(
     Z: Array, n_mixtures: int, rng: np.random.Generator, *, subspaces: bool
-) -> MixtureDensity:
+) -> generation.MixtureDensity:
     """Return a mixture of Gaussians: scikit-learn's with full covariances, or one of PPCA.
 
     The latter, `subspaces`, has few parameters per component, so few rows will do.
@@ -573,5 +560,7 @@ def fit_mixture(
         fitted = GaussianMixture(n_mixtures, random_state=seed).fit(rows / unit)
     means, factors = fitted.means_ * unit, unit[:, None] * np.linalg.cholesky(fitted.covariances_)
     used = np.flatnonzero(fitted.weights_ > 0)
-    parts = tuple(Gaussian(*(backend.asarray(A[k], Z) for A in (means, factors))) for k in used)
-    return MixtureDensity(backend.asarray(fitted.weights_[used], Z), parts)
+    parts = tuple(
+        generation.Gaussian(*(backend.asarray(A[k], Z) for A in (means, factors))) for k in used
+    )
+    return generation.MixtureDensity(backend.asarray(fitted.weights_[used], Z), parts)

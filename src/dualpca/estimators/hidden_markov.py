@@ -18,12 +18,8 @@ from dualpca.estimators._kernel import method_of
 from dualpca.estimators._shell import Estimator, iterative_request, parametrized
 from dualpca.estimators._types import Column, KernelLike, Lengths, Resumable, Rows, Seed
 from dualpca.estimators.mixture import check_kernel_params, inputs_of, whole_numbers
-from dualpca.models.hidden_markov import (
-    HiddenMarkovModel,
-    HiddenMarkovRequest,
-    check_lengths,
-    fit_hidden_markov,
-)
+from dualpca.models import hidden_markov
+from dualpca.models.hidden_markov import HiddenMarkovModel, HiddenMarkovRequest
 from dualpca.preimages import Method
 
 TOPOLOGIES = ("ergodic", "left-to-right")
@@ -268,7 +264,7 @@ class HiddenMarkovPCA(Estimator):
 
         def fit(table: Table, request: HiddenMarkovRequest) -> HiddenMarkovModel:
             refuse_misplaced(y, table.n)
-            return fit_hidden_markov(table, lengths, request)
+            return hidden_markov.fit_hidden_markov(table, lengths, request)
 
         return self._learn(fit, X)
 
@@ -294,7 +290,7 @@ class HiddenMarkovPCA(Estimator):
         """Return checked rows where the model works, lengths, and what the rows came as."""
         X, lengths = joined(X, lengths)
         rows = self._asked(X, method)
-        return rows, check_lengths(lengths, int(rows.shape[0])), X
+        return rows, hidden_markov.check_lengths(lengths, int(rows.shape[0])), X
 
     def predict(self, X: Rows, lengths: Lengths = None) -> Array:
         """Return the most probable path of states (Viterbi).

@@ -34,31 +34,22 @@ from dualpca.estimators._shell import (
 from dualpca.estimators._streaming import Streaming
 from dualpca.estimators._types import KernelLike, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import is_count
+from dualpca.models import mixture
 from dualpca.models.kernel_space import KernelSpace
-from dualpca.models.mixture import (
-    BOUND,
-    COLLAPSE_RULES,
-    CRITERIA,
-    MixtureModel,
-    MixtureRequest,
-    MixtureStream,
-    fit_mixture,
-    grown,
-    model_of_stream,
-)
+from dualpca.models.mixture import MixtureModel, MixtureRequest, MixtureStream
 from dualpca.preimages import Auto, Method, Span
 
 
 def _grown(
     stream: MixtureStream | None, seen: float, table: InMemoryTable, request: MixtureRequest
 ) -> tuple[MixtureStream, float]:
-    stream = grown(stream, table, request)
+    stream = mixture.grown(stream, table, request)
     return stream, round(stream.n)
 
 
 def _model_of(stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
     try:
-        return model_of_stream(stream, request)
+        return mixture.model_of_stream(stream, request)
     except DegenerateError as error:  # all rows are one so far, say
         raise NotFittedError(f"the stream has no model yet: {error}") from error
 
@@ -268,7 +259,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _request(self) -> MixtureRequest:
         """Check the parameters and return them for the fit."""
         check_sizes(self.n_mixtures, self.n_components)
-        check_choice("on_collapse", self.on_collapse, COLLAPSE_RULES)
+        check_choice("on_collapse", self.on_collapse, mixture.COLLAPSE_RULES)
         limit = () if self.max_mixtures is None else ("max_mixtures",)
         numbers = ("noise_floor", "concentration")
         check_numbers(self, ("n_init", "n_directions", *limit), numbers, flags=("tied_noise",))
@@ -304,7 +295,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """
         if chunked_table(X) is not None:
             refuse_weights(sample_weight)
-        return self._learn(fit_mixture, X, sample_weight)
+        return self._learn(mixture.fit_mixture, X, sample_weight)
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> MixturePPCA:
@@ -678,14 +669,15 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
 def check_sizes(K: int | str, q: int | Sequence[int] | str | None) -> None:
     """Refuse numbers of components and of directions that no data could satisfy."""
-    words = (*CRITERIA, BOUND)
+    words = (*mixture.CRITERIA, mixture.BOUND)
     if not (K in words if isinstance(K, str) else _are_positive([K])):
         raise ValueError(expected("n_mixtures", f"a positive integer or one of {list(words)}", K))
     if q is None:
         return
     counts: Any = [q] if is_count(q) else q
-    if not (q in CRITERIA if isinstance(q, str) else _are_positive(counts)):
-        what = f"None, a positive integer, one for each of n_mixtures, or one of {list(CRITERIA)}"
+    if not (q in mixture.CRITERIA if isinstance(q, str) else _are_positive(counts)):
+        rules = list(mixture.CRITERIA)
+        what = f"None, a positive integer, one for each of n_mixtures, or one of {rules}"
         raise ValueError(expected("n_components", what, q))
     if isinstance(counts, str):
         if isinstance(K, str) and K != q:

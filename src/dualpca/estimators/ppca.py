@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualpca import data
 from dualpca.arrays import backend
-from dualpca.data import (
-    LEAST_VARIANCE,
-    LONG_TAILED,
-    InMemoryTable,
-    Moments,
-    Table,
-    Units,
-    has_missing,
-    observed_weights,
-    skewed_columns,
-    used_rows,
-)
+from dualpca.data import InMemoryTable, Moments, Table, Units
 from dualpca.errors import NoiseWarning, SkewWarning, expected, warn
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import (
@@ -62,10 +52,10 @@ def absorbed(
 ) -> tuple[Moments | Stream, int]:
     """Return the state of a stream after one more chunk, and the rows it counts."""
     X, weights = table.rows, table.weights
-    if not isinstance(state, Stream) and not has_missing(X):
+    if not isinstance(state, Stream) and not data.has_missing(X):
         return add_moments(state, table, request)
     stream = open_stream(state, request).add(X, weights, request.start)
-    return stream, used_rows(X, observed_weights(X, weights))
+    return stream, data.used_rows(X, data.observed_weights(X, weights))
 
 
 @parametrized
@@ -208,8 +198,8 @@ class PPCA(LatentEstimator):
 
     def _warn_of_tails(self, table: Table, *, standardized: bool) -> None:
         """Warn of columns that count in the model and of which a few values decide."""
-        share = 0.0 if standardized else LEAST_VARIANCE
-        found = skewed_columns(table, LONG_TAILED, least_variance=share)
+        share = 0.0 if standardized else data.LEAST_VARIANCE
+        found = data.skewed_columns(table, data.LONG_TAILED, least_variance=share)
         if not found.columns.size:
             return
         names = column_labels(self, found.columns)

@@ -19,13 +19,8 @@ from dualpca.estimators._attributes import attribute, unit_of_columns
 from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Lengths, Rows, Weights
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
-from dualpca.models.hidden_markov import (
-    HiddenMarkovRequest,
-    SequenceClassesModel,
-    check_lengths,
-    check_priors,
-    fit_sequence_classes,
-)
+from dualpca.models import hidden_markov
+from dualpca.models.hidden_markov import HiddenMarkovRequest, SequenceClassesModel
 
 
 @parametrized
@@ -155,7 +150,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         with self._training(np.asarray(X) if isinstance(X, np.memmap) else X) as table:
             steps = check_sequences(lengths, int(table.n or 0))
             labels = self._labels(y, len(steps))
-            model = fit_sequence_classes(table, steps, labels, self.priors, request)
+            model = hidden_markov.fit_sequence_classes(table, steps, labels, self.priors, request)
         self._keep(model)
         for one in self.models_:
             one._keep(one._model)  # which warns, such as of states that are never visited
@@ -172,7 +167,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         return base._request()
 
     def _goes_together(self) -> bool:
-        check_priors(self.priors, np.ones(len(self._model.priors)))
+        hidden_markov.check_priors(self.priors, np.ones(len(self._model.priors)))
         return super()._goes_together()
 
     def _parts_with_features(self) -> list[Any]:
@@ -352,4 +347,6 @@ class SequenceClassifier(ClassifierMixin, Estimator):
 
 def check_sequences(lengths: Lengths, n: int) -> Any:
     """Return the lengths of sequences; rows of a table without are sequences of one row each."""
-    return check_lengths(np.ones(n, dtype=np.int64) if lengths is None else lengths, n)
+    return hidden_markov.check_lengths(
+        np.ones(n, dtype=np.int64) if lengths is None else lengths, n
+    )
