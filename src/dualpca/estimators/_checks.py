@@ -273,6 +273,14 @@ def generator(random_state: Seed) -> np.random.Generator:
     return np.random.default_rng(int(random_state))
 
 
+def check_draws(
+    n: int, random_state: Seed, name: str = "n_samples"
+) -> tuple[int, np.random.Generator]:
+    """Return a number of draws, once it is checked, and where random numbers come from."""
+    check_number(name, n, 1, integer=True)
+    return int(n), generator(random_state)
+
+
 def fixed_generator(random_state: Seed) -> int | np.random.Generator:
     """Return where the random numbers of a fit come from: a fixed seed by default."""
     return 0 if random_state is None else generator(random_state)

@@ -13,16 +13,8 @@ from dualpca import gaussian
 from dualpca.arrays import Array, backend
 from dualpca.data import Units, has_missing, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DependenceWarning, expected, warn
+from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._checks import (
-    check_bootstrap,
-    check_choice,
-    check_finite_result,
-    check_number,
-    check_share,
-    check_weights,
-    generator,
-)
 from dualpca.estimators._shell import Estimator, average_density, on_rows
 from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.gaussian import Factors, Monitor, Outliers, Reference, Statistics
@@ -50,7 +42,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         super()._check_parameters()
         wanted = getattr(self, "n_components", None)
         if gaussian.is_count(wanted):
-            check_number("n_components", wanted, 0, integer=True)
+            _checks.check_number("n_components", wanted, 0, integer=True)
         else:
             gaussian.check_request(wanted, 1, 1, "auto")
 
@@ -77,13 +69,13 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         with np.errstate(over="ignore", invalid="ignore"):
             rows = self._working.lifted(Y if scales is None else Y * scales)
         rows = self._outward(Units.outward, rows)
-        return self._home(backend.cast_like(check_finite_result(rows, Z), Z), X)
+        return self._home(backend.cast_like(_checks.check_finite_result(rows, Z), Z), X)
 
     def _judged(self, rows: Array) -> tuple[Monitor, Statistics]:
         monitor = self._monitor(rows)
         found = monitor.statistics(rows)
         for statistic in (found.t2, found.spe):
-            check_finite_result(statistic, rows, missing=self._accepts_nan)
+            _checks.check_finite_result(statistic, rows, missing=self._accepts_nan)
         return monitor, found
 
     @on_rows(cast=False)
@@ -182,7 +174,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             found.append((Y[1:, :] - Y[0, :]).T / steps)
         J = backend.take(xp.stack(found, axis=0), which.reshape(-1))
         J = xp.where(missing[:, None, :], xp.zeros_like(J), J)
-        check_finite_result(J, rows, missing=self._accepts_nan)
+        _checks.check_finite_result(J, rows, missing=self._accepts_nan)
         return self._home(backend.cast_like(J, rows), X)
 
     def get_covariance(self) -> Array:
@@ -244,8 +236,8 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         (3, 4)
         """
         model = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        return self._outward(Units.outward, model.sample(n_samples, generator(random_state)))
+        rows = model.sample(*_checks.check_draws(n_samples, random_state))
+        return self._outward(Units.outward, rows)
 
     @on_rows(cast=False)
     def hotelling_t2(self, X: Array) -> Array:
@@ -352,7 +344,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
 
     def _limit(self, which: int, level: float) -> float:
         check_is_fitted(self)
-        check_share("level", level)
+        _checks.check_share("level", level)
         monitor = self._monitor()
         _warn_of_dependence(monitor.reference)
         return float(gaussian.laws(monitor.reference, monitor.degrees())[which].limit(level)[0])
@@ -390,7 +382,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         >>> model.contributions(odd).argmax(), bool(model.outliers(odd).flagged[0])
         (np.int64(2), True)
         """
-        check_choice("to", to, STATISTICS)
+        _checks.check_choice("to", to, STATISTICS)
         roots = self._monitor(X).roots(X)[STATISTICS.index(to)]
         return roots * (backend.namespace(roots).abs(roots) if signed else roots)
 
@@ -420,7 +412,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         >>> int(found.flagged.sum()), round(found.expected, 1)
         (8, 7.5)
         """
-        check_share("level", level)
+        _checks.check_share("level", level)
         rows = self._asked(X, "outliers")
         with np.errstate(over="ignore", invalid="ignore"):
             monitor, found = self._judged(rows)
@@ -507,7 +499,7 @@ class LatentEstimator(LinearEstimator):
         >>> round(float(filled[0, 2]), 1), round(float(std[0, 2]), 1)
         (1.6, 0.5)
         """
-        check_choice("parameters", parameters, ("auto", "bootstrap", "fixed"))
+        _checks.check_choice("parameters", parameters, ("auto", "bootstrap", "fixed"))
         model = self._working
         if not return_std or not refits_parameters(self, X, parameters):
             return gaussian.imputed(model.factors, X, return_std)
@@ -568,8 +560,8 @@ class LatentEstimator(LinearEstimator):
         >>> 0 < found.missing_information < 1
         True
         """
-        check_number("n_draws", n_draws, 1, integer=True)
-        rng, rows = generator(random_state), self._asked(X, "sample_imputations")
+        n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
+        rows = self._asked(X, "sample_imputations")
         found = drawn_parameters(self, rows, n_draws, rng, parameters, sample_weight)
         if found is None:
             tables = gaussian.drawn_imputations(self._working.factors, rows, n_draws, rng)
@@ -772,7 +764,7 @@ def refits_parameters(estimator: LinearEstimator, rows: Array, parameters: str) 
     if parameters == "bootstrap":
         refuse_infinite(rows)
         known = ~np.isnan(backend.to_numpy(rows))
-        check_bootstrap(
+        _checks.check_bootstrap(
             estimator, incomplete.least_rows(model.factors.W.shape[1]), known, "observed"
         )
     if parameters != "auto":
@@ -792,8 +784,8 @@ def drawn_parameters(
     weights: Weights,
 ) -> Iterator[Factors] | None:
     """Return a density for every draw, refitted as it is read; None for the fitted one."""
-    check_choice("parameters", parameters, ("bootstrap", "fixed"))
-    w = check_weights(weights, backend.vector_like(rows))
+    _checks.check_choice("parameters", parameters, ("bootstrap", "fixed"))
+    w = _checks.check_weights(weights, backend.vector_like(rows))
     if not refits_parameters(estimator, rows, parameters) or not has_missing(rows):
         return None
     w, request = estimator._bootstrap_weights(rows, w), estimator._refit_request()

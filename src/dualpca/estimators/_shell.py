@@ -21,24 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from dualpca import arrays, data, errors
 from dualpca.arrays import Array, backend
 from dualpca.data import ChunkedTable, Host, InMemoryTable, Table, Units
-from dualpca.estimators import saving
-from dualpca.estimators._checks import (
-    as_frame,
-    check_columns,
-    check_finite_result,
-    check_flag,
-    check_matrix,
-    check_numbers,
-    check_rows,
-    check_weights,
-    column_labels,
-    fixed_generator,
-    generator,
-    named_columns,
-    refuse_frames,
-    weighted_mean,
-    with_weights,
-)
+from dualpca.estimators import _checks, saving
 from dualpca.estimators._streaming import Streaming
 from dualpca.estimators._types import Rows, Weights
 from dualpca.files.checkpoints import Checkpoint, CheckpointWatch
@@ -208,19 +191,19 @@ class Estimator(BaseEstimator):
         self, X: Rows, sample_weight: Weights = None, *, min_rows: int = 2
     ) -> Iterator[Table]:
         """Give the checked table to fit, on the device that was asked for; show progress."""
-        with arrays.showing(self.verbose), named_columns(self):
+        with arrays.showing(self.verbose), _checks.named_columns(self):
             chunks = data.chunked_table(X)
             self._choose_device(X, chunks)
             if chunks is None:
                 rows = self._checked(X, reset=True, min_rows=min_rows)
-                weights = check_weights(sample_weight, backend.vector_like(rows))
+                weights = _checks.check_weights(sample_weight, backend.vector_like(rows))
                 table: Table = self._placed_table(rows, weights)
             else:
                 if chunks.d < 1:
                     shape = f"(shape=({chunks.n}, {chunks.d}))"
                     raise ValueError(f"Found array with 0 feature(s) {shape}.")
-                check_columns(self, chunks.d, chunks.names, reset=True)
-                table = with_weights(chunks, sample_weight)
+                _checks.check_columns(self, chunks.d, chunks.names, reset=True)
+                table = _checks.with_weights(chunks, sample_weight)
             units = self._units_of(table)
             yield table if units is None else units.table(table)
         self._set_units(units)
@@ -249,7 +232,7 @@ class Estimator(BaseEstimator):
     def _seed(self) -> int | np.random.Generator:
         """A seed, the same in every call, or a generator."""
         seed = 0 if self.random_state is None else self.random_state
-        return int(seed) if isinstance(seed, Integral) else generator(seed)
+        return int(seed) if isinstance(seed, Integral) else _checks.generator(seed)
 
     def _standardizes(self) -> bool:
         """Return True if the parameter `standardize`, where there is one, asks for it."""
@@ -258,7 +241,7 @@ class Estimator(BaseEstimator):
             if asked != AUTO:
                 raise ValueError(errors.expected("standardize", "True or False, or 'auto'", asked))
             return False
-        check_flag("standardize", asked)
+        _checks.check_flag("standardize", asked)
         return bool(asked)
 
     def _units_of(self, table: Table) -> Units | None:
@@ -272,7 +255,7 @@ class Estimator(BaseEstimator):
             return Units.of(table) if data.have_unlike_units(table) else None
         found = self._most_unequal(table) if self._depends_on_units else None
         if found is not None:
-            (one, other), ratio = column_labels(self, found[:2]), found[2]
+            (one, other), ratio = _checks.column_labels(self, found[:2]), found[2]
             errors.warn(
                 f"the variance of column {one} is {ratio:.2g} times that of column {other}: "
                 "columns in large units decide the model, and those in small ones hardly count. "
@@ -294,7 +277,7 @@ class Estimator(BaseEstimator):
     def _checked(self, X: Rows, *, reset: bool, min_rows: int = 1) -> Array:
         """Return X as the estimator accepts it; `reset` where it is fitted."""
         sparse = self._accepts_sparse
-        rows = check_rows(self, X, reset=reset, min_rows=min_rows, accept_sparse=sparse)
+        rows = _checks.check_rows(self, X, reset=reset, min_rows=min_rows, accept_sparse=sparse)
         if self._finite:
             data.refuse_nonfinite(rows)
         return rows
@@ -348,7 +331,7 @@ class Estimator(BaseEstimator):
         """Return rows in the space of the components, checked, where the model works."""
         check_is_fitted(self)
         # a model of no components has no columns
-        latents = check_matrix(Z, "X", min_columns=0, attached=True)
+        latents = _checks.check_matrix(Z, "X", min_columns=0, attached=True)
         if latents.shape[1] != width:
             what = f"a matrix of {width} columns (n_components)"
             raise ValueError(errors.expected("X", what, tuple(latents.shape)))
@@ -412,7 +395,7 @@ class Estimator(BaseEstimator):
         """Refuse parameters that no rows could be fitted with."""
         arrays.check_device(self.device)
         if isinstance(vars(self).get("random_state"), Integral):
-            generator(self.random_state)
+            _checks.generator(self.random_state)
         request = getattr(self, "_request", None)
         if request is not None:
             request()
@@ -535,9 +518,9 @@ def on_rows(
                     if units is not None and outward:
                         kept = (given,) if outward[k] is Units.filled else ()
                         part = self._outward(outward[k], part, *kept)
-                    check_finite_result(part, given, missing=self._accepts_nan)
+                    _checks.check_finite_result(part, given, missing=self._accepts_nan)
                     part = self._home(backend.cast_like(part, like) if cast else part, X)
-                    found.append(as_frame(part, X) if framed else part)
+                    found.append(_checks.as_frame(part, X) if framed else part)
             return tuple(found) if len(found) > 1 else found[0]
 
         def chunkwise(
@@ -545,13 +528,13 @@ def on_rows(
         ) -> Any:
             """Return the results for a chunked table, computed when they are read."""
             check_is_fitted(self)
-            check_columns(self, chunks.d, chunks.names, reset=False)
+            _checks.check_columns(self, chunks.d, chunks.names, reset=False)
             given = named | dict(zip(options, args, strict=False))
             others = [value for key, value in given.items() if key not in options]
             if args[len(options) :] or any(v is not None and v is not False for v in others):
                 what = "without further arguments for chunked data"
                 raise ValueError(errors.expected(method.__name__, what, given or args))
-            refuse_frames(self, method.__name__)
+            _checks.refuse_frames(self, method.__name__)
             columns = None if width is None else int(getattr(self, width))
             kind = np.dtype(dtype) if width is None else chunks.dtype
             return chunks.map(OnRows(self, method.__name__, columns, kind, given), columns, kind)
@@ -588,16 +571,16 @@ def average_density(estimator: Estimator, X: Rows, sample_weight: Weights) -> fl
     """Return the average of `score_samples` over rows in memory or in chunks."""
     chunks = data.chunked_table(X, fitting=False)
     if chunks is None:
-        return weighted_mean(estimator.score_samples(X), sample_weight)
+        return _checks.weighted_mean(estimator.score_samples(X), sample_weight)
     check_is_fitted(estimator)
-    check_columns(estimator, chunks.d, chunks.names, reset=False)
+    _checks.check_columns(estimator, chunks.d, chunks.names, reset=False)
     density = OnRows(estimator, "score_samples")
 
     def sums(rows: Host, weights: Host | None = None) -> Host:
         w = np.ones(len(rows)) if weights is None else weights
         return np.array([w @ density(rows), w.sum()])
 
-    total, count = with_weights(chunks, sample_weight).reduce(sums, np.add)
+    total, count = _checks.with_weights(chunks, sample_weight).reduce(sums, np.add)
     return float(total / count)
 
 
@@ -617,9 +600,9 @@ def request_of(estimator: Estimator, kind: Callable[..., T], **given: Any) -> T:
 
 def iterative_request(estimator: Estimator, kind: Callable[..., T], **given: Any) -> T:
     """Return the request of an iterative fit, once its limits and checkpoint are checked."""
-    check_numbers(estimator, counts=("max_iter",), numbers=("tol",))
+    _checks.check_numbers(estimator, counts=("max_iter",), numbers=("tol",))
     if "rng" not in given:
-        given["rng"] = fixed_generator(getattr(estimator, "random_state", None))
+        given["rng"] = _checks.fixed_generator(getattr(estimator, "random_state", None))
     return request_of(estimator, kind, watch=watch_of(estimator), **given)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from dualpca.arrays import Array, backend
 from dualpca.data import Moments, Units
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import check_choice, check_number, generator
+from dualpca.estimators._checks import check_choice, check_draws
 from dualpca.estimators._linear import LatentEstimator
 from dualpca.estimators._shell import parametrized
 from dualpca.estimators._streaming import MomentStream, by_moments, partial_fit
@@ -219,8 +219,7 @@ class BayesianPCA(LatentEstimator):
         (50, 4, 2)
         """
         model = self._fitted
-        check_number("n_draws", n_draws, 1, integer=True)
-        draws = model.sample_loadings(n_draws, generator(random_state))
+        draws = model.sample_loadings(*check_draws(n_draws, random_state, "n_draws"))
         return self._outward(Units.loadings, draws)
 
     def summary(self) -> str:

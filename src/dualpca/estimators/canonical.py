@@ -14,18 +14,8 @@ from dualpca import data
 from dualpca.arrays import Array, backend, sent
 from dualpca.data import InMemoryTable, Table, Units
 from dualpca.errors import expected
+from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import (
-    FLOATS,
-    as_frame,
-    check_finite_result,
-    check_matrix,
-    check_number,
-    generator,
-    refuse_weights,
-    text_named,
-    weighted_mean,
-)
 from dualpca.estimators._shell import Estimator, iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
@@ -156,7 +146,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
 
     def _request(self) -> CanonicalRequest:
         """Check the parameters and return them for the fit."""
-        check_number("regularization", self.regularization, 0)
+        _checks.check_number("regularization", self.regularization, 0)
         return iterative_request(self, CanonicalRequest, ridge=float(self.regularization))
 
     def fit(self, X: Rows, y: Column | None = None, sample_weight: Weights = None) -> CCA:
@@ -187,7 +177,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
             chunks = None if rows is not None or y is None else data.chunked_table(y)
             Y, vector = check_second(y, rows, self._where) if chunks is None else (None, False)
             if rows is None:
-                refuse_weights(sample_weight)
+                _checks.refuse_weights(sample_weight)
             else:
                 refuse_infinite_view(rows, "X")
                 refuse_infinite_view(Y, "y")
@@ -263,7 +253,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         like, origin = (other, y) if rows is None else (rows, X)
         with np.errstate(over="ignore", invalid="ignore"):
             found = [part for part in ask(rows, other) if part is not None]
-        check_finite_result(found[0], like, missing=True)
+        _checks.check_finite_result(found[0], like, missing=True)
         found = [backend.cast_like(part, like) for part in found] if cast else found
         return [self._home(part, origin) for part in found]
 
@@ -300,7 +290,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         views = [(model.x, X)] if Y is None else [(model.x, X), (model.y, Y)]
         found = []
         for view, rows in views:
-            variates = check_finite_result(view.variates(rows), rows, missing=True)
+            variates = _checks.check_finite_result(view.variates(rows), rows, missing=True)
             found.append(backend.cast_like(variates, rows))
         return found[0] if Y is None else tuple(found)
 
@@ -457,7 +447,9 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         for table in self._working.canonical.filled(rows, other)[: 2 if return_std else 1]:
             first, second = (table[:, :dx], rows), (table[:, dx:], other)
             for (part, like), origin in ((first, X), (second, y)):
-                tables.append(as_frame(self._home(backend.cast_like(part, like), origin), origin))
+                tables.append(
+                    _checks.as_frame(self._home(backend.cast_like(part, like), origin), origin)
+                )
         return tuple(tables)
 
     def score_samples(self, X: Rows | None = None, y: Column | None = None) -> Array:
@@ -510,7 +502,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         >>> round(model.score(X, Y), 1)
         -22.5
         """
-        return weighted_mean(self.score_samples(X, y), sample_weight)
+        return _checks.weighted_mean(self.score_samples(X, y), sample_weight)
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> tuple[Array, Array]:
         """Draw new rows of both tables.
@@ -535,8 +527,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         ((5, 3), (5, 3))
         """
         model: CanonicalModel = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        return model.sample(n_samples, generator(random_state))
+        return model.sample(*_checks.check_draws(n_samples, random_state))
 
     def get_covariance(self) -> Array:
         """Return the joint covariance matrix of both views.
@@ -572,12 +563,12 @@ def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bo
         )
     data.require_in_memory(Y, "y")
     if not backend.is_foreign(Y):
-        with text_named(Y, "y"):
+        with _checks.text_named(Y, "y"):
             Y = check_array(
-                Y, dtype=FLOATS, ensure_2d=False, ensure_all_finite=False, input_name="y"
+                Y, dtype=_checks.FLOATS, ensure_2d=False, ensure_all_finite=False, input_name="y"
             )
     vector = Y.ndim == 1
-    Y = check_matrix(backend.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y")
+    Y = _checks.check_matrix(backend.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y")
     if Y.shape[1] == 0:
         raise ValueError(expected("y", "a table of at least one column", tuple(Y.shape)))
     if X is None:

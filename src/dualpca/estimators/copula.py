@@ -15,19 +15,8 @@ from dualpca.arrays import Array, showing
 from dualpca.data import ChunkedTable, Host, chunked_table, require_in_memory
 from dualpca.data.kinds import Entries, library_of, opened_table
 from dualpca.errors import expected
+from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import (
-    check_bootstrap,
-    check_choice,
-    check_columns,
-    check_flag,
-    check_number,
-    check_share,
-    check_weights,
-    generator,
-    named_columns,
-    refuse_frames,
-)
 from dualpca.estimators._shell import (
     Estimator,
     OnRows,
@@ -199,15 +188,15 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             remedy += "transform and impute then accept all of it."
             what = "a frame or an array in memory: margins need all values of a column"
             raise ValueError(expected("X", what, type(X).__name__, remedy))
-        with showing(self.verbose), named_columns(self):
+        with showing(self.verbose), _checks.named_columns(self):
             table = self._opened(X, reset=True)
-            weights = check_weights(sample_weight, np.empty((len(table), 1)))
+            weights = _checks.check_weights(sample_weight, np.empty((len(table), 1)))
             model = fit_mixed(table, self.column_kinds, request, self.n_components, weights)
         return self._keep(model)
 
     def _request(self) -> CopulaRequest:
         """Check the parameters and return them for the fit."""
-        check_choice("noise", self.noise, ("diagonal", "isotropic"))
+        _checks.check_choice("noise", self.noise, ("diagonal", "isotropic"))
         wanted: Any = self.n_components
         whole = isinstance(wanted, Integral) and not isinstance(wanted, bool)
         if not (wanted is None or wanted == "cv" or (whole and int(wanted) >= 0)):
@@ -251,8 +240,8 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if chunks is None:
             return None
         check_is_fitted(self)
-        check_columns(self, chunks.d, chunks.names, reset=False)
-        refuse_frames(self, method)
+        _checks.check_columns(self, chunks.d, chunks.names, reset=False)
+        _checks.refuse_frames(self, method)
         return chunks.map(OnRows(self, method, width), width, np.dtype(np.float64))
 
     # --- attributes --------------------------------------------------------------------------
@@ -482,7 +471,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         >>> model.outliers(X).flagged.shape
         (5,)
         """
-        check_share("level", level)
+        _checks.check_share("level", level)
         model, _, entries = self._read(X)
         return model.outliers(entries, float(level))
 
@@ -520,8 +509,8 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         >>> model.impute(X).loc[4, "kind"]
         'b'
         """
-        check_flag("return_interval", return_interval)
-        check_share("level", level)
+        _checks.check_flag("return_interval", return_interval)
+        _checks.check_share("level", level)
         found = self._chunkwise(X, "impute", getattr(self, "n_features_in_", None))
         if found is not None:
             if return_interval:
@@ -625,15 +614,14 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         >>> len(draws), draws[0].shape
         (2, (5, 2))
         """
-        check_number("n_draws", n_draws, 1, integer=True)
-        check_choice("parameters", parameters, ("bootstrap", "fixed"))
-        rng = generator(random_state)
+        n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
+        _checks.check_choice("parameters", parameters, ("bootstrap", "fixed"))
         model, table, entries = self._read(X)
-        weights = check_weights(sample_weight, np.empty((len(table), 1)))
+        weights = _checks.check_weights(sample_weight, np.empty((len(table), 1)))
         models: Any = [model] * n_draws
         if parameters == "bootstrap" and entries.missing.any():
-            check_bootstrap(self, least_rows(model.n_components), ~entries.missing, "known")
-            with named_columns(self):
+            _checks.check_bootstrap(self, least_rows(model.n_components), ~entries.missing, "known")
+            with _checks.named_columns(self):
                 models = model.refits(entries, weights, n_draws, rng, self._request())
         missing: Host = np.any(entries.missing, axis=1)
         tables = []
@@ -668,8 +656,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         (3, 2)
         """
         model: MixedModel = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        values = model.sample(n_samples, generator(random_state))
+        values = model.sample(*_checks.check_draws(n_samples, random_state))
         return model.kinds.built(values, getattr(self, "feature_names_in_", None))
 
     # --- scikit-learn, files -----------------------------------------------------------------

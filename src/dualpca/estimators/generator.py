@@ -15,7 +15,13 @@ from dualpca import generation
 from dualpca.arrays import Array, backend
 from dualpca.errors import CopyWarning, expected, warn
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import check_choice, check_flag, check_number, generator
+from dualpca.estimators._checks import (
+    check_choice,
+    check_draws,
+    check_number,
+    check_numbers,
+    generator,
+)
 from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.generation import Density, GeneratorModel, LangevinChains, Nearest, Quality
@@ -148,9 +154,7 @@ class Generator(MetaEstimatorMixin, Estimator):
             what = f"one of {list(DENSITIES)} or a density (of dualpca.generation)"
             raise ValueError(expected("density", what, self.density))
         check_choice("sampler", self.sampler, SAMPLERS)
-        check_number("n_mixtures", self.n_mixtures, 1, integer=True)
-        check_number("n_steps", self.n_steps, 1, integer=True)
-        check_flag("by_class", self.by_class)
+        check_numbers(self, counts=("n_mixtures", "n_steps"), flags=("by_class",))
         if self.by_class and not named:
             what = "a name where each class has its own"
             raise ValueError(expected("density", what, self.density))
@@ -278,12 +282,12 @@ class Generator(MetaEstimatorMixin, Estimator):
         (3, 2)
         """
         model: GeneratorModel = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        code, rng = self._code(label), generator(random_state)
+        n, rng = check_draws(n_samples, random_state)
+        code = self._code(label)
         if self.sampler == "direct":
-            Z = model.part(code)[0].sample(int(n_samples), rng)
+            Z = model.part(code)[0].sample(n, rng)
         else:
-            Z = self._run(code, int(n_samples), rng, int(self.n_steps)).draws[-1, :, :]
+            Z = self._run(code, n, rng, int(self.n_steps)).draws[-1, :, :]
         return backend.cast_like(Z, model.latents)
 
     def _code(self, label: Any) -> int | None:
@@ -322,11 +326,11 @@ class Generator(MetaEstimatorMixin, Estimator):
         (50, 4, 2)
         """
         check_is_fitted(self)
-        check_number("n_chains", n_chains, 1, integer=True)
+        m, rng = check_draws(n_chains, random_state, "n_chains")
         if self.sampler == "direct":
             what = "'langevin' or 'mala': direct draws are independent and need no chain"
             raise ValueError(expected("sampler", what, self.sampler))
-        return self._run(None, int(n_chains), generator(random_state), thin=1)
+        return self._run(None, m, rng, thin=1)
 
     def _run(self, code: int | None, m: int, rng: np.random.Generator, thin: int) -> LangevinChains:
         model: GeneratorModel = self._fitted

@@ -13,7 +13,7 @@ from dualpca.arrays import Array, backend
 from dualpca.data import Host, Table, Units, is_elsewhere
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._checks import check_choice, check_number, check_numbers, generator
+from dualpca.estimators._checks import check_choice, check_draws, check_number, check_numbers
 from dualpca.estimators._kernel import method_of
 from dualpca.estimators._shell import Estimator, iterative_request, parametrized
 from dualpca.estimators._types import Column, KernelLike, Lengths, Resumable, Rows, Seed
@@ -609,11 +609,9 @@ class HiddenMarkovPCA(Estimator):
         ((5, 3), (5,))
         """
         model = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        points, path = model.density.sample(int(n_samples), generator(random_state))
-        rows = self._outward(
-            Units.outward, inputs_of(points, model.space, method_of(self.preimage))
-        )
+        points, path = model.density.sample(*check_draws(n_samples, random_state))
+        points = inputs_of(points, model.space, method_of(self.preimage))
+        rows = self._outward(Units.outward, points)
         return backend.cast_like(rows, model.state_means), whole_numbers(path, rows)
 
 

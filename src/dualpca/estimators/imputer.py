@@ -16,15 +16,8 @@ from dualpca.data import InMemoryTable, Table, Units
 from dualpca.data.frames import is_frame
 from dualpca.data.kinds import has_other_columns, library_of
 from dualpca.errors import expected
+from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._checks import (
-    as_frame,
-    check_choice,
-    check_flag,
-    check_number,
-    generator,
-    refuse_frames,
-)
 from dualpca.estimators._linear import drawn_parameters
 from dualpca.estimators._shell import AUTO, Estimator, on_rows, parametrized
 from dualpca.estimators._types import Column, Kinds, Rows, Seed, Weights
@@ -251,11 +244,11 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     def _check_words(self) -> None:
         """Refuse what is not one of the words that parameters accept."""
-        check_flag("add_indicator", self.add_indicator)
-        check_choice("model", self.model, tuple(MODELS))
-        check_choice("method", self.method, ("expectation", "matching"))
+        _checks.check_flag("add_indicator", self.add_indicator)
+        _checks.check_choice("model", self.model, tuple(MODELS))
+        _checks.check_choice("method", self.method, ("expectation", "matching"))
         if self.rounding is not None:
-            check_choice("rounding", self.rounding, ("auto",))
+            _checks.check_choice("rounding", self.rounding, ("auto",))
         self._standardizes()
 
     def _check_parameters(self) -> None:
@@ -312,7 +305,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         options = {name: getattr(self, name) for name in own & {*kind._get_param_names()}}
         if kind is not CopulaPPCA:
             return kind(standardize=self._units is not None, **options)
-        check_number("tol", self.tol, 0)
+        _checks.check_number("tol", self.tol, 0)
         return CopulaPPCA(**options | {"tol": max(self.tol, COPULA_TOLERANCE)})
 
     def _request(self) -> Any:
@@ -383,18 +376,18 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         indicator = self.indicator_
         self._refuse_chunked(X)
         if data.is_elsewhere(X):
-            refuse_frames(self, "transform")
+            _checks.refuse_frames(self, "transform")
             return self._transform(X)
         filled = self._transform(X)
         if self._fitted.donors is not None:
-            rng = generator(0 if self.random_state is None else self.random_state)
+            rng = _checks.generator(0 if self.random_state is None else self.random_state)
             filled = self._matched(X, self._working.model.factors, filled, rng)
         filled = self._kept_within(filled, X)
         if indicator is None:
-            return as_frame(filled, X)
+            return _checks.as_frame(filled, X)
         table = np.asarray(filled)
         table = np.hstack([table, indicator.transform(X).astype(table.dtype)])
-        return as_frame(table, X, names=self.get_feature_names_out())
+        return _checks.as_frame(table, X, names=self.get_feature_names_out())
 
     @on_rows("n_features_in_", outward=(Units.filled,))
     def _transform(self, X: Array) -> Array:
@@ -454,8 +447,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         >>> imputer.sample_imputations(X, 3, random_state=0).shape
         (3, 30, 3)
         """
-        check_number("n_draws", n_draws, 1, integer=True)
-        rng, inner = generator(random_state), self.model_
+        n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
+        inner = self.model_
         if self._fitted.donors is None:
             options = {"parameters": parameters, "sample_weight": sample_weight}
             tables = inner.sample_imputations(X, n_draws, rng, **options)
@@ -468,7 +461,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             tables = [self._matched(X, factors, base, rng) for factors in found]
             tables = backend.namespace(base).stack(tables)
         tables = self._kept_within(tables, X)
-        frames = [as_frame(tables[k, ...], X) for k in range(n_draws)]
+        frames = [_checks.as_frame(tables[k, ...], X) for k in range(n_draws)]
         return tables if type(frames[0]) is type(tables) else frames
 
     def _refuse_chunked(self, X: Rows) -> None:
@@ -538,6 +531,6 @@ def with_columns(table: Any, names: Any, indicators: Any) -> Any:
             found[name] = indicators[:, k].astype(np.float64)
         return found
     if library == "polars":
-        new = as_frame(indicators.astype(np.float64), table, names=list(names))
+        new = _checks.as_frame(indicators.astype(np.float64), table, names=list(names))
         return table.hstack(new)
     return np.hstack([table, indicators.astype(table.dtype)])

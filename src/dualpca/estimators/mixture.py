@@ -15,15 +15,8 @@ from sklearn.utils.metaestimators import available_if
 from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Units, chunked_table, require_in_memory
 from dualpca.errors import DegenerateError, expected
+from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._checks import (
-    check_choice,
-    check_finite_result,
-    check_number,
-    check_numbers,
-    generator,
-    refuse_weights,
-)
 from dualpca.estimators._shell import (
     Estimator,
     average_density,
@@ -259,10 +252,12 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _request(self) -> MixtureRequest:
         """Check the parameters and return them for the fit."""
         check_sizes(self.n_mixtures, self.n_components)
-        check_choice("on_collapse", self.on_collapse, mixture.COLLAPSE_RULES)
+        _checks.check_choice("on_collapse", self.on_collapse, mixture.COLLAPSE_RULES)
         limit = () if self.max_mixtures is None else ("max_mixtures",)
         numbers = ("noise_floor", "concentration")
-        check_numbers(self, ("n_init", "n_directions", *limit), numbers, flags=("tied_noise",))
+        _checks.check_numbers(
+            self, ("n_init", "n_directions", *limit), numbers, flags=("tied_noise",)
+        )
         check_kernel_params(self.kernel_params)
         request = iterative_request(self, MixtureRequest, rng=self._seed)
         if not (self.noise_floor > 0 and self.concentration > 0):
@@ -294,7 +289,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         (3,)
         """
         if chunked_table(X) is not None:
-            refuse_weights(sample_weight)
+            _checks.refuse_weights(sample_weight)
         return self._learn(mixture.fit_mixture, X, sample_weight)
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
@@ -388,7 +383,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         >>> model.predict(X).shape
         (150,)
         """
-        joint = check_finite_result(self._working.joint(X), X, missing=self._accepts_nan)
+        joint = _checks.check_finite_result(self._working.joint(X), X, missing=self._accepts_nan)
         return backend.namespace(joint).argmax(joint, axis=1)
 
     @on_rows("n_mixtures_")
@@ -567,7 +562,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         >>> mean.shape, covariance.shape
         ((150, 1), (150, 1, 1))
         """
-        check_number("component", component, 0, integer=True)
+        _checks.check_number("component", component, 0, integer=True)
         if component >= self.n_mixtures_:
             raise ValueError(f"component must be below {self.n_mixtures_}, got {component}.")
         found = self._working.posterior(X, int(component))
@@ -661,8 +656,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ((5, 4), (5,))
         """
         model = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        points, labels = model.working.sample(int(n_samples), generator(random_state))
+        points, labels = model.working.sample(*_checks.check_draws(n_samples, random_state))
         rows = self._outward(Units.outward, inputs_of(points, model.space, Auto()))
         return backend.cast_like(rows, model.mixture.weights), whole_numbers(labels, points)
 
