@@ -187,15 +187,13 @@ class Estimator(BaseEstimator):
     # --- rows in ---------------------------------------------------------------------------
 
     @contextmanager
-    def _training(
-        self, X: Rows, sample_weight: Weights = None, *, min_rows: int = 2
-    ) -> Iterator[Table]:
+    def _training(self, X: Rows, sample_weight: Weights = None) -> Iterator[Table]:
         """Give the checked table to fit, on the device that was asked for; show progress."""
         with arrays.showing(self.verbose), _checks.named_columns(self):
             chunks = data.chunked_table(X)
             self._choose_device(X, chunks)
             if chunks is None:
-                rows = self._checked(X, reset=True, min_rows=min_rows)
+                rows = self._checked(X, reset=True, min_rows=2)
                 weights = _checks.check_weights(sample_weight, backend.vector_like(rows))
                 table: Table = self._placed_table(rows, weights)
             else:
