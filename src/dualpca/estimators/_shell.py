@@ -610,7 +610,8 @@ def watch_of(estimator: Estimator) -> CheckpointWatch | None:
     One with several starts is refused, and one that a choice of sizes would write to; mixtures and
     chains choose first, without it.
     """
-    checkpoint = Checkpoint.of(vars(estimator).get("checkpoint"))
+    asked = vars(estimator).get("checkpoint")
+    checkpoint = None if asked is None else Checkpoint.of(asked)
     if checkpoint is None:
         return None
     if getattr(estimator, "n_init", 1) > 1:
