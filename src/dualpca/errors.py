@@ -7,34 +7,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "BackendError",
-    "CanonicalWarning",
-    "CheckpointError",
-    "CheckpointWarning",
-    "CollapseWarning",
-    "CopyWarning",
-    "DegenerateError",
-    "DependenceWarning",
-    "DualPCAError",
-    "EmptyColumnError",
-    "HeywoodWarning",
-    "InterruptWarning",
-    "ModelFileError",
-    "NoiseWarning",
-    "NonFiniteError",
-    "PickleVersionWarning",
-    "ScaleError",
-    "ScaleWarning",
-    "SearchError",
-    "SelectionWarning",
-    "SkewWarning",
-    "SolverWarning",
-    "SpectrumWarning",
-    "StateWarning",
-    "StreamWarning",
-]
-
 
 class DualPCAError(Exception):
     """Base class of the errors that only this library raises."""
@@ -219,6 +191,10 @@ class StateWarning(UserWarning):
 
 class SpectrumWarning(UserWarning):
     """An operator that should be positive semi-definite has negative eigenvalues."""
+
+
+__all__ = sorted(name for name in dir() if name.endswith(("Error", "Warning")))
+"""The public names: all errors and warnings above."""
 
 
 def expected(name: str, what: str, got: Any, remedy: str = "") -> str:

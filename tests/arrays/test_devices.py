@@ -59,7 +59,7 @@ def card(monkeypatch):
     monkeypatch.setattr(devices, "_gpu_present", lambda: True)
     monkeypatch.setattr(devices, "_gpu", lambda name: device)
     monkeypatch.setattr(devices, "_free_bytes", lambda card: 8e9)
-    monkeypatch.setattr("dualpca.estimators._shell.sent", counted)
+    monkeypatch.setattr("dualpca.arrays.sent", counted)
     return sent
 
 

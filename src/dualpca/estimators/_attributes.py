@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
+from inspect import ismethod
 from typing import TYPE_CHECKING, Any
 
 from dualpca.arrays import arrays_of, backend
@@ -25,12 +25,22 @@ class attribute:
         Method of `Units` that brings the value to the units of X after `standardize=True`.
     inputs : bool
         The value is one of the inputs, also where the model is one of a kernel's space.
+    optional : bool
+        The value is None where the model has none.
+
+    A method of the model, such as one that counts parameters, is called.
     """
 
     def __init__(
-        self, path: str, outward: Callable[[Units, Any], Any] | None = None, *, inputs: bool = False
+        self,
+        path: str,
+        outward: Callable[[Units, Any], Any] | None = None,
+        *,
+        inputs: bool = False,
+        optional: bool = False,
     ) -> None:
         self.path, self.outward, self.inputs = path.split("."), outward, inputs
+        self.optional = optional
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -42,6 +52,9 @@ class attribute:
         value = estimator._fitted
         for name in self.path:
             value = None if value is None else getattr(value, name)
+        value = value() if ismethod(value) else value
+        if value is None and self.optional:
+            return None
         if value is None:
             name = type(estimator).__name__
             raise AttributeError(f"{name!r} object has no attribute {self.name!r}")
@@ -67,39 +80,11 @@ class attribute:
         estimator.__dict__.pop("_placed", None)
 
 
-class optional(attribute):
-    """A fitted attribute that is None where the model has none."""
-
-    def __get__(self, estimator: Estimator | None, owner: type | None = None) -> Any:
-        """Return the value, or None."""
-        if estimator is None:
-            return self
-        return reduce(getattr, self.path, estimator._fitted)
-
-
-class parameter_count(attribute):
-    """`n_parameters_`: the number of free parameters of the model.
-
-    Parameters
-    ----------
-    path : str
-        Method of the model that counts them.
-    """
-
-    def __init__(self, path: str = "n_parameters") -> None:
-        super().__init__(path)
-
-    def __get__(self, estimator: Estimator | None, owner: type | None = None) -> Any:
-        """Return the count."""
-        count = super().__get__(estimator, owner)
-        return count if estimator is None else int(count())
-
-
 class unit_of_columns(attribute):
     """`scale_`, (d,): what every column was divided by; None without `standardize`."""
 
     def __init__(self) -> None:
-        super().__init__("scale")
+        super().__init__("")
 
     def __get__(self, estimator: Estimator | None, owner: type | None = None) -> Any:
         """Return the scales in the dtype of the model."""
@@ -107,10 +92,6 @@ class unit_of_columns(attribute):
             return self
         model, units = estimator._fitted, estimator._units
         return None if units is None else backend.cast_like(units.scale, next(arrays_of(model)))
-
-    def __set__(self, estimator: Estimator, value: Any) -> None:
-        """Refuse: all else would change with it."""
-        raise AttributeError(f"{self.name} of {type(estimator).__name__} cannot be set: fit again.")
 
 
 class nested(attribute):

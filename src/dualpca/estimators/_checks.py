@@ -226,6 +226,22 @@ def check_number(name: str, value: Any, low: float, *, integer: bool = False) ->
         raise ValueError(expected(name, f"{what} of at least {low:g}", value))
 
 
+def check_numbers(
+    estimator: Estimator,
+    counts: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    flags: Iterable[str] = (),
+) -> None:
+    """Refuse parameters that are not what they should be: from 1, from 0, or True and False."""
+    params = vars(estimator)
+    for name in counts:
+        check_number(name, params[name], 1, integer=True)
+    for name in numbers:
+        check_number(name, params[name], 0)
+    for name in flags:
+        check_flag(name, params[name])
+
+
 def check_share(name: str, value: Any) -> None:
     """Refuse what is not a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
@@ -255,6 +271,19 @@ def generator(random_state: Seed) -> np.random.Generator:
     if int(random_state) < 0:
         raise ValueError(expected("random_state", "not negative", random_state))
     return np.random.default_rng(int(random_state))
+
+
+def check_draws(
+    n: int, random_state: Seed, name: str = "n_samples"
+) -> tuple[int, np.random.Generator]:
+    """Return a number of draws, once it is checked, and where random numbers come from."""
+    check_number(name, n, 1, integer=True)
+    return int(n), generator(random_state)
+
+
+def fixed_generator(random_state: Seed) -> int | np.random.Generator:
+    """Return where the random numbers of a fit come from: a fixed seed by default."""
+    return 0 if random_state is None else generator(random_state)
 
 
 def as_frame(table: Array, like: Any, names: Any = None) -> Any:

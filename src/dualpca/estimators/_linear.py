@@ -3,54 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dualpca import gaussian
 from dualpca.arrays import Array, backend
 from dualpca.data import Units, has_missing, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DependenceWarning, expected, warn
-from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
-from dualpca.estimators._checks import (
-    check_bootstrap,
-    check_choice,
-    check_finite_result,
-    check_number,
-    check_share,
-    check_weights,
-    generator,
-)
+from dualpca.estimators import _checks
+from dualpca.estimators._attributes import attribute, unit_of_columns
 from dualpca.estimators._shell import Estimator, average_density, on_rows
 from dualpca.estimators._types import Rows, Seed, Weights
-from dualpca.gaussian import (
-    Factors,
-    Monitor,
-    Outliers,
-    Reference,
-    Statistics,
-    check_request,
-    conditional,
-    drawn_imputations,
-    imputed,
-    is_count,
-    judge,
-    laws,
-)
-from dualpca.models.completing import (
-    RefitRequest,
-    imputed_unsurely,
-    least_rows,
-    needs_refits,
-    refits,
-    sampled_imputations,
-)
+from dualpca.gaussian import Factors, Monitor, Outliers, Reference, Statistics
+from dualpca.models import completing
+from dualpca.models.completing import RefitRequest
 from dualpca.models.spiked import SpikedModel
-
-if TYPE_CHECKING:
-    pass
-
 
 STATISTICS = ("t2", "spe")
 
@@ -66,21 +36,15 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     scale_: Any = unit_of_columns()
     noise_variance_ = attribute("noise")
     n_samples_ = attribute("n_rows")
-    n_parameters_ = parameter_count()
-
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    n_parameters_ = attribute("n_parameters")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         wanted = getattr(self, "n_components", None)
-        if is_count(wanted):
-            check_number("n_components", wanted, 0, integer=True)
+        if gaussian.is_count(wanted):
+            _checks.check_number("n_components", wanted, 0, integer=True)
         else:
-            check_request(wanted, 1, 1, "auto")
+            gaussian.check_request(wanted, 1, 1, "auto")
 
     def _most_components(self) -> int | None:
         return int(self.n_features_in_)
@@ -92,10 +56,6 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     def _bootstrap_weights(self, rows: Array, weights: Array | None) -> Array | None:
         """Return the weights of rows that bootstraps are drawn from."""
         return weights
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def _monitor(self, rows: Array | None = None) -> Monitor:
         """Return what judges rows by T² and SPE."""
@@ -109,13 +69,13 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         with np.errstate(over="ignore", invalid="ignore"):
             rows = self._working.lifted(Y if scales is None else Y * scales)
         rows = self._outward(Units.outward, rows)
-        return self._home(backend.cast_like(check_finite_result(rows, Z), Z), X)
+        return self._home(backend.cast_like(_checks.check_finite_result(rows, Z), Z), X)
 
     def _judged(self, rows: Array) -> tuple[Monitor, Statistics]:
         monitor = self._monitor(rows)
         found = monitor.statistics(rows)
         for statistic in (found.t2, found.spe):
-            check_finite_result(statistic, rows, missing=self._accepts_nan)
+            _checks.check_finite_result(statistic, rows, missing=self._accepts_nan)
         return monitor, found
 
     @on_rows(cast=False)
@@ -214,7 +174,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             found.append((Y[1:, :] - Y[0, :]).T / steps)
         J = backend.take(xp.stack(found, axis=0), which.reshape(-1))
         J = xp.where(missing[:, None, :], xp.zeros_like(J), J)
-        check_finite_result(J, rows, missing=self._accepts_nan)
+        _checks.check_finite_result(J, rows, missing=self._accepts_nan)
         return self._home(backend.cast_like(J, rows), X)
 
     def get_covariance(self) -> Array:
@@ -276,8 +236,8 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         (3, 4)
         """
         model = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        return self._outward(Units.outward, model.sample(n_samples, generator(random_state)))
+        rows = model.sample(*_checks.check_draws(n_samples, random_state))
+        return self._outward(Units.outward, rows)
 
     @on_rows(cast=False)
     def hotelling_t2(self, X: Array) -> Array:
@@ -384,10 +344,10 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
 
     def _limit(self, which: int, level: float) -> float:
         check_is_fitted(self)
-        check_share("level", level)
+        _checks.check_share("level", level)
         monitor = self._monitor()
         _warn_of_dependence(monitor.reference)
-        return float(laws(monitor.reference, monitor.degrees())[which].limit(level)[0])
+        return float(gaussian.laws(monitor.reference, monitor.degrees())[which].limit(level)[0])
 
     @on_rows("n_features_in_")
     def contributions(self, X: Array, to: str = "spe", signed: bool = False) -> Array:
@@ -422,7 +382,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         >>> model.contributions(odd).argmax(), bool(model.outliers(odd).flagged[0])
         (np.int64(2), True)
         """
-        check_choice("to", to, STATISTICS)
+        _checks.check_choice("to", to, STATISTICS)
         roots = self._monitor(X).roots(X)[STATISTICS.index(to)]
         return roots * (backend.namespace(roots).abs(roots) if signed else roots)
 
@@ -452,12 +412,12 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         >>> int(found.flagged.sum()), round(found.expected, 1)
         (8, 7.5)
         """
-        check_share("level", level)
+        _checks.check_share("level", level)
         rows = self._asked(X, "outliers")
         with np.errstate(over="ignore", invalid="ignore"):
             monitor, found = self._judged(rows)
         _warn_of_dependence(monitor.reference)
-        outliers: Outliers = self._home(judge(monitor.reference, found, float(level)), X)
+        outliers: Outliers = self._home(gaussian.judge(monitor.reference, found, float(level)), X)
         return outliers.at(float(level))
 
 
@@ -539,12 +499,14 @@ class LatentEstimator(LinearEstimator):
         >>> round(float(filled[0, 2]), 1), round(float(std[0, 2]), 1)
         (1.6, 0.5)
         """
-        check_choice("parameters", parameters, ("auto", "bootstrap", "fixed"))
+        _checks.check_choice("parameters", parameters, ("auto", "bootstrap", "fixed"))
         model = self._working
         if not return_std or not refits_parameters(self, X, parameters):
-            return imputed(model.factors, X, return_std)
+            return gaussian.imputed(model.factors, X, return_std)
         request, rng = self._refit_request(), np.random.default_rng(0)
-        return imputed_unsurely(model.factors, X, rng, request, self._bootstrap_weights(X, None))
+        return completing.imputed_unsurely(
+            model.factors, X, rng, request, self._bootstrap_weights(X, None)
+        )
 
     def sample_imputations(
         self: LinearEstimator,
@@ -598,13 +560,13 @@ class LatentEstimator(LinearEstimator):
         >>> 0 < found.missing_information < 1
         True
         """
-        check_number("n_draws", n_draws, 1, integer=True)
-        rng, rows = generator(random_state), self._asked(X, "sample_imputations")
+        n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
+        rows = self._asked(X, "sample_imputations")
         found = drawn_parameters(self, rows, n_draws, rng, parameters, sample_weight)
         if found is None:
-            tables = drawn_imputations(self._working.factors, rows, n_draws, rng)
+            tables = gaussian.drawn_imputations(self._working.factors, rows, n_draws, rng)
         else:
-            tables = sampled_imputations(found, rows, rng)
+            tables = completing.sampled_imputations(found, rows, rng)
         tables = self._outward(Units.filled, tables, self._given(X, "sample_imputations"))
         return self._home(backend.cast_like(tables, rows), X)
 
@@ -641,7 +603,7 @@ class LatentEstimator(LinearEstimator):
             raise ValueError(expected("features", "a sequence of feature numbers", features))
         if index.min() < 0 or index.max() >= d:
             raise ValueError(expected("features", f"numbers from 0 to {d - 1}", features))
-        mean, covariance = conditional(self._working.factors, X, index)
+        mean, covariance = gaussian.conditional(self._working.factors, X, index)
         if self._units is None:
             return mean, covariance
         units = self._units.of_columns(index)
@@ -802,11 +764,15 @@ def refits_parameters(estimator: LinearEstimator, rows: Array, parameters: str) 
     if parameters == "bootstrap":
         refuse_infinite(rows)
         known = ~np.isnan(backend.to_numpy(rows))
-        check_bootstrap(estimator, least_rows(model.factors.W.shape[1]), known, "observed")
+        _checks.check_bootstrap(
+            estimator, completing.least_rows(model.factors.W.shape[1]), known, "observed"
+        )
     if parameters != "auto":
         return parameters == "bootstrap"
     enough = int(rows.shape[0]) >= int(model.n_rows)
-    return enough and needs_refits(model.factors, rows, estimator._refit_request().diagonal)
+    return enough and completing.needs_refits(
+        model.factors, rows, estimator._refit_request().diagonal
+    )
 
 
 def drawn_parameters(
@@ -818,9 +784,9 @@ def drawn_parameters(
     weights: Weights,
 ) -> Iterator[Factors] | None:
     """Return a density for every draw, refitted as it is read; None for the fitted one."""
-    check_choice("parameters", parameters, ("bootstrap", "fixed"))
-    w = check_weights(weights, backend.vector_like(rows))
+    _checks.check_choice("parameters", parameters, ("bootstrap", "fixed"))
+    w = _checks.check_weights(weights, backend.vector_like(rows))
     if not refits_parameters(estimator, rows, parameters) or not has_missing(rows):
         return None
     w, request = estimator._bootstrap_weights(rows, w), estimator._refit_request()
-    return refits(estimator._working.factors, rows, w, n_draws, rng, request)
+    return completing.refits(estimator._working.factors, rows, w, n_draws, rng, request)

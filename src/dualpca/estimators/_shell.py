@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 from zlib import crc32
 
 import numpy as np
@@ -18,57 +18,10 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from dualpca.arrays import (
-    Array,
-    Choice,
-    Job,
-    arrays_of,
-    backend,
-    check_device,
-    chosen,
-    moved,
-    note,
-    rows_of,
-    sent,
-    showing,
-    to_host,
-)
-from dualpca.data import (
-    ChunkedTable,
-    Host,
-    InMemoryTable,
-    Table,
-    Units,
-    chunked_table,
-    have_unlike_units,
-    most_unequal,
-    refuse_nonfinite,
-)
-from dualpca.errors import (
-    BackendError,
-    InterruptWarning,
-    PickleVersionWarning,
-    ScaleWarning,
-    expected,
-    warn,
-)
-from dualpca.estimators import saving
-from dualpca.estimators._checks import (
-    as_frame,
-    check_columns,
-    check_finite_result,
-    check_flag,
-    check_matrix,
-    check_number,
-    check_rows,
-    check_weights,
-    column_labels,
-    generator,
-    named_columns,
-    refuse_frames,
-    weighted_mean,
-    with_weights,
-)
+from dualpca import arrays, data, errors
+from dualpca.arrays import Array, backend
+from dualpca.data import ChunkedTable, Host, InMemoryTable, Table, Units
+from dualpca.estimators import _checks, saving
 from dualpca.estimators._streaming import Streaming
 from dualpca.estimators._types import Rows, Weights
 from dualpca.files.checkpoints import Checkpoint, CheckpointWatch
@@ -81,6 +34,19 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+@dataclass_transform(field_specifiers=(field,))
+def parametrized(cls: type[T]) -> type[T]:
+    """Give an estimator the constructor that keeps its parameters, the annotated names of a class.
+
+    That is all it has of a dataclass: parameters are attributes of objects, not of the class.
+    """
+    dataclass(eq=False, repr=False, match_args=False)(cls)
+    parameters = set(cls.__dataclass_fields__) & set(vars(cls))  # type: ignore[attr-defined]
+    for name in (*parameters, "__dataclass_fields__", "__dataclass_params__"):
+        delattr(cls, name)
+    return cls
 
 
 AUTO = "auto"
@@ -144,7 +110,7 @@ class Estimator(BaseEstimator):
         if named:
             what = f"a kernel object, to set {sorted(deeper[named[0]])} of it"
             remedy = f"Give make_kernel({kernels[named[0]]!r}), of dualpca.kernels, instead."
-            raise ValueError(expected(named[0], what, kernels[named[0]], remedy))
+            raise ValueError(errors.expected(named[0], what, kernels[named[0]], remedy))
         others = {k: v for k, v in params.items() if k.partition("__")[0] not in found}
         return super().set_params(**others | found)
 
@@ -170,17 +136,21 @@ class Estimator(BaseEstimator):
         return vars(self).get("_placed") or self._fitted
 
     @property
+    def _n_features_out(self) -> int:
+        return int(self._fitted.n_components)
+
+    @property
     def _model_units(self) -> Units | None:
         """The units of what the model describes; None where that is not the inputs."""
         return self._units
 
-    def _keep(self, model: Model) -> Any:
+    def _keep(self, model: Model) -> Self:
         """Take over a fitted model; of one on a GPU keep a copy there."""
         self._forget()
         if self._where is None:
             self._model = model
         else:
-            self._placed, self._model = model, to_host(model)
+            self._placed, self._model = model, arrays.to_host(model)
         history = getattr(model, "history", None)
         if history is not None:
             self._warn_unless_converged(history)
@@ -193,22 +163,22 @@ class Estimator(BaseEstimator):
 
     def _warn_unless_converged(self, history: History) -> None:
         if history.interrupted:
-            warn(
+            errors.warn(
                 f"the fit was interrupted after {history.n_iter} steps: the model is the best "
                 "one found until then. Fit again to reach the maximum.",
-                InterruptWarning,
+                errors.InterruptWarning,
             )
         elif history.converged or history.endless:
             return
         elif self.max_iter is not None and history.n_iter < self.max_iter:
-            warn(
+            errors.warn(
                 f"the fit stopped after {history.n_iter} steps, where none raised the likelihood "
                 f"any more, before it came within tol={self.tol:g} of the maximum: that is less "
                 "than rounding errors allow. Raise tol.",
                 ConvergenceWarning,
             )
         else:
-            warn(
+            errors.warn(
                 f"the fit stopped after max_iter={self.max_iter} steps before it came within "
                 f"tol={self.tol:g} of the maximum. Raise max_iter or tol.",
                 ConvergenceWarning,
@@ -217,35 +187,59 @@ class Estimator(BaseEstimator):
     # --- rows in ---------------------------------------------------------------------------
 
     @contextmanager
-    def _training(
-        self, X: Rows, sample_weight: Weights = None, *, min_rows: int = 2
-    ) -> Iterator[Table]:
+    def _training(self, X: Rows, sample_weight: Weights = None) -> Iterator[Table]:
         """Give the checked table to fit, on the device that was asked for; show progress."""
-        with showing(self.verbose), named_columns(self):
-            chunks = chunked_table(X)
+        with arrays.showing(self.verbose), _checks.named_columns(self):
+            chunks = data.chunked_table(X)
             self._choose_device(X, chunks)
             if chunks is None:
-                rows = self._checked(X, reset=True, min_rows=min_rows)
-                weights = check_weights(sample_weight, backend.vector_like(rows))
+                rows = self._checked(X, reset=True, min_rows=2)
+                weights = _checks.check_weights(sample_weight, backend.vector_like(rows))
                 table: Table = self._placed_table(rows, weights)
             else:
                 if chunks.d < 1:
                     shape = f"(shape=({chunks.n}, {chunks.d}))"
                     raise ValueError(f"Found array with 0 feature(s) {shape}.")
-                check_columns(self, chunks.d, chunks.names, reset=True)
-                table = with_weights(chunks, sample_weight)
+                _checks.check_columns(self, chunks.d, chunks.names, reset=True)
+                table = _checks.with_weights(chunks, sample_weight)
             units = self._units_of(table)
             yield table if units is None else units.table(table)
         self._set_units(units)
+
+    def _learn(
+        self,
+        fit: Callable[[Table, Any], Model],
+        X: Rows,
+        sample_weight: Weights = None,
+    ) -> Self:
+        """Fit the model that the parameters ask for, and keep it."""
+        request = self._request()
+        with self._training(X, sample_weight) as table:
+            model = fit(table, self._watched(request, table))
+        return self._keep(model)
+
+    def _watched(self, request: T, table: Table) -> T:
+        """Return the request; its checkpoint knows a table by the units it came in."""
+        watch: CheckpointWatch | None = getattr(request, "watch", None)
+        of_inputs = getattr(self, "kernel", None) is None
+        if watch is None or table.units is None or not of_inputs:
+            return request
+        return replace(request, watch=watch._replace(units=table.units))  # type: ignore[type-var]
+
+    @property
+    def _seed(self) -> int | np.random.Generator:
+        """A seed, the same in every call, or a generator."""
+        seed = 0 if self.random_state is None else self.random_state
+        return int(seed) if isinstance(seed, Integral) else _checks.generator(seed)
 
     def _standardizes(self) -> bool:
         """Return True if the parameter `standardize`, where there is one, asks for it."""
         asked = getattr(self, "standardize", False)
         if self._finds_units and isinstance(asked, str):
             if asked != AUTO:
-                raise ValueError(expected("standardize", "True or False, or 'auto'", asked))
+                raise ValueError(errors.expected("standardize", "True or False, or 'auto'", asked))
             return False
-        check_flag("standardize", asked)
+        _checks.check_flag("standardize", asked)
         return bool(asked)
 
     def _units_of(self, table: Table) -> Units | None:
@@ -256,63 +250,63 @@ class Estimator(BaseEstimator):
         if asked:
             return Units.of(table)
         if self._finds_units and self.standardize == AUTO:
-            return Units.of(table) if have_unlike_units(table) else None
+            return Units.of(table) if data.have_unlike_units(table) else None
         found = self._most_unequal(table) if self._depends_on_units else None
         if found is not None:
-            (one, other), ratio = column_labels(self, found[:2]), found[2]
-            warn(
+            (one, other), ratio = _checks.column_labels(self, found[:2]), found[2]
+            errors.warn(
                 f"the variance of column {one} is {ratio:.2g} times that of column {other}: "
                 "columns in large units decide the model, and those in small ones hardly count. "
                 "Give standardize=True to weigh all columns alike.",
-                ScaleWarning,
+                errors.ScaleWarning,
             )
         return None
 
     def _most_unequal(self, table: Table) -> tuple[int, int, float] | None:
         """Return the columns of largest and smallest variance, and the ratio, if it is large."""
-        return most_unequal(table)
+        return data.most_unequal(table)
 
     def _set_units(self, units: Units | None) -> None:
         """Keep the units of a fit."""
         self.__dict__.pop("_units", None)
         if units is not None:
-            self._units = units if self._where is None else to_host(units)
+            self._units = units if self._where is None else arrays.to_host(units)
 
     def _checked(self, X: Rows, *, reset: bool, min_rows: int = 1) -> Array:
         """Return X as the estimator accepts it; `reset` where it is fitted."""
         sparse = self._accepts_sparse
-        rows = check_rows(self, X, reset=reset, min_rows=min_rows, accept_sparse=sparse)
+        rows = _checks.check_rows(self, X, reset=reset, min_rows=min_rows, accept_sparse=sparse)
         if self._finite:
-            refuse_nonfinite(rows)
+            data.refuse_nonfinite(rows)
         return rows
 
     def _placed_table(self, rows: Array, weights: Array | None) -> InMemoryTable:
         """Return checked rows as a table, on the device of the fit."""
         if self._where is not None:
-            rows = sent(rows, self._where)
+            rows = arrays.sent(rows, self._where)
             weights = None if weights is None else backend.asarray(backend.to_numpy(weights), rows)
         return InMemoryTable(rows, weights)
 
     def _choose_device(self, X: Rows, chunks: ChunkedTable | None = None) -> None:
         """Decide where to fit: where the rows are, or on the GPU that `device` asks for."""
         self.__dict__.pop("_where", None)
-        check_device(self.device)
+        arrays.check_device(self.device)
         if self.device is None:
             return
         if chunks is not None or backend.is_sparse(X):
             what = type(X).__name__
             if self.device.startswith("cuda"):
-                raise BackendError(
+                raise errors.BackendError(
                     f"device={self.device!r} accepts dense rows in memory, got {what}. Give those, "
                     "or device=None (or 'auto') for this table."
                 )
-            found = Choice(None, f"{what} is worked on where it is")
+            found = arrays.Choice(None, f"{what} is worked on where it is")
         else:
             pairs = getattr(self, "kernel", None) is not None
             steps = not pairs and hasattr(self, "max_iter")
-            found = chosen(self.device, Job(*rows_of(X), pairs, steps))
+            found = arrays.chosen(self.device, arrays.Job(*arrays.rows_of(X), pairs, steps))
         where = "the CPU" if found.device is None else str(found.device)
-        note(f"{type(self).__name__} on {where}: {found.reason}")
+        arrays.note(f"{type(self).__name__} on {where}: {found.reason}")
         if found.device is not None:
             self._where = found.device
 
@@ -335,16 +329,16 @@ class Estimator(BaseEstimator):
         """Return rows in the space of the components, checked, where the model works."""
         check_is_fitted(self)
         # a model of no components has no columns
-        latents = check_matrix(Z, "X", min_columns=0, attached=True)
+        latents = _checks.check_matrix(Z, "X", min_columns=0, attached=True)
         if latents.shape[1] != width:
             what = f"a matrix of {width} columns (n_components)"
-            raise ValueError(expected("X", what, tuple(latents.shape)))
+            raise ValueError(errors.expected("X", what, tuple(latents.shape)))
         return self._beside_model(latents, method)
 
     def _beside_model(self, rows: Array, method: str) -> Array:
         if "_placed" in vars(self):
-            return sent(rows, self._where)
-        like = next(arrays_of(self._fitted))
+            return arrays.sent(rows, self._where)
+        like = next(arrays.arrays_of(self._fitted))
         if backend.is_foreign(rows) and not backend.is_foreign(like):
             return backend.to_numpy(rows)  # `_home` brings the answer back
         backend.require_same_home(rows, like, f"{type(self).__name__}.{method}")
@@ -353,10 +347,10 @@ class Estimator(BaseEstimator):
     def _home(self, result: Any, X: Rows | None) -> Any:
         """Return a result where its rows came from."""
         if "_placed" in vars(self):
-            return result if backend.is_foreign(X) else to_host(result)
-        if not backend.is_foreign(X) or backend.is_foreign(next(arrays_of(self._fitted))):
+            return result if backend.is_foreign(X) else arrays.to_host(result)
+        if not backend.is_foreign(X) or backend.is_foreign(next(arrays.arrays_of(self._fitted))):
             return result
-        return moved(result, lambda a: a if backend.is_foreign(a) else backend.beside(a, X))
+        return arrays.moved(result, lambda a: a if backend.is_foreign(a) else backend.beside(a, X))
 
     def __copy__(self) -> Any:
         """Return a shallow copy that shares the model, on a GPU too."""
@@ -368,13 +362,15 @@ class Estimator(BaseEstimator):
         """Leave copies on a GPU behind: other processes may have none."""
         left = ("_placed", "_where", *PREPARED)
         kept = {k: v for k, v in super().__getstate__().items() if k not in left}
-        kept |= {k: to_host(v) for k, v in kept.items() if k == "_stream"}
+        kept |= {k: arrays.to_host(v) for k, v in kept.items() if k == "_stream"}
         return kept | {PICKLED_BY: saving.own_version()}
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.array_api_support = True
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.sparse = self._accepts_sparse
         tags.input_tags.allow_nan = self._accepts_nan
         return tags
@@ -383,11 +379,11 @@ class Estimator(BaseEstimator):
         """Warn if another version of the library wrote the pickle, as scikit-learn does."""
         written, now = state.get(PICKLED_BY, "(an older version)"), saving.own_version()
         if written != now:
-            warn(
+            errors.warn(
                 f"this pickle of {type(self).__name__} was written by dualpca {written} and is "
                 f"read by {now}: it may break, or give other results. Fit again, or read it with "
                 "the version that wrote it; files of save() can be read by later versions.",
-                PickleVersionWarning,
+                errors.PickleVersionWarning,
             )
         super().__setstate__({k: v for k, v in state.items() if k != PICKLED_BY})
 
@@ -395,9 +391,9 @@ class Estimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse parameters that no rows could be fitted with."""
-        check_device(self.device)
+        arrays.check_device(self.device)
         if isinstance(vars(self).get("random_state"), Integral):
-            generator(self.random_state)
+            _checks.generator(self.random_state)
         request = getattr(self, "_request", None)
         if request is not None:
             request()
@@ -507,7 +503,7 @@ def on_rows(
 
         @wraps(method)
         def answer(self: Estimator, X: Rows, *args: Any, **named: Any) -> Any:
-            chunks = chunked_table(X, fitting=False) if chunked else None
+            chunks = data.chunked_table(X, fitting=False) if chunked else None
             if chunks is not None:
                 return chunkwise(self, chunks, args, named)
             given, units = self._given(X, name), self._units
@@ -520,9 +516,9 @@ def on_rows(
                     if units is not None and outward:
                         kept = (given,) if outward[k] is Units.filled else ()
                         part = self._outward(outward[k], part, *kept)
-                    check_finite_result(part, given, missing=self._accepts_nan)
+                    _checks.check_finite_result(part, given, missing=self._accepts_nan)
                     part = self._home(backend.cast_like(part, like) if cast else part, X)
-                    found.append(as_frame(part, X) if framed else part)
+                    found.append(_checks.as_frame(part, X) if framed else part)
             return tuple(found) if len(found) > 1 else found[0]
 
         def chunkwise(
@@ -530,13 +526,13 @@ def on_rows(
         ) -> Any:
             """Return the results for a chunked table, computed when they are read."""
             check_is_fitted(self)
-            check_columns(self, chunks.d, chunks.names, reset=False)
+            _checks.check_columns(self, chunks.d, chunks.names, reset=False)
             given = named | dict(zip(options, args, strict=False))
             others = [value for key, value in given.items() if key not in options]
             if args[len(options) :] or any(v is not None and v is not False for v in others):
                 what = "without further arguments for chunked data"
-                raise ValueError(expected(method.__name__, what, given or args))
-            refuse_frames(self, method.__name__)
+                raise ValueError(errors.expected(method.__name__, what, given or args))
+            _checks.refuse_frames(self, method.__name__)
             columns = None if width is None else int(getattr(self, width))
             kind = np.dtype(dtype) if width is None else chunks.dtype
             return chunks.map(OnRows(self, method.__name__, columns, kind, given), columns, kind)
@@ -571,18 +567,18 @@ class OnRows:
 
 def average_density(estimator: Estimator, X: Rows, sample_weight: Weights) -> float:
     """Return the average of `score_samples` over rows in memory or in chunks."""
-    chunks = chunked_table(X, fitting=False)
+    chunks = data.chunked_table(X, fitting=False)
     if chunks is None:
-        return weighted_mean(estimator.score_samples(X), sample_weight)
+        return _checks.weighted_mean(estimator.score_samples(X), sample_weight)
     check_is_fitted(estimator)
-    check_columns(estimator, chunks.d, chunks.names, reset=False)
+    _checks.check_columns(estimator, chunks.d, chunks.names, reset=False)
     density = OnRows(estimator, "score_samples")
 
     def sums(rows: Host, weights: Host | None = None) -> Host:
         w = np.ones(len(rows)) if weights is None else weights
         return np.array([w @ density(rows), w.sum()])
 
-    total, count = with_weights(chunks, sample_weight).reduce(sums, np.add)
+    total, count = _checks.with_weights(chunks, sample_weight).reduce(sums, np.add)
     return float(total / count)
 
 
@@ -600,12 +596,12 @@ def request_of(estimator: Estimator, kind: Callable[..., T], **given: Any) -> T:
     return kind(**{name: known[name] for name in names if name in known})
 
 
-def iteration_limits(estimator: Estimator) -> dict[str, Any]:
-    """Check when an iterative fit is to stop, and its checkpoint; return them for its request."""
-    check_number("tol", estimator.tol, 0)
-    check_number("max_iter", estimator.max_iter, 1, integer=True)
-    limits = {"tol": estimator.tol, "max_iter": estimator.max_iter}
-    return {**limits, "watch": watch_of(estimator)}
+def iterative_request(estimator: Estimator, kind: Callable[..., T], **given: Any) -> T:
+    """Return the request of an iterative fit, once its limits and checkpoint are checked."""
+    _checks.check_numbers(estimator, counts=("max_iter",), numbers=("tol",))
+    if "rng" not in given:
+        given["rng"] = _checks.fixed_generator(getattr(estimator, "random_state", None))
+    return request_of(estimator, kind, watch=watch_of(estimator), **given)
 
 
 def watch_of(estimator: Estimator) -> CheckpointWatch | None:
@@ -614,28 +610,19 @@ def watch_of(estimator: Estimator) -> CheckpointWatch | None:
     One with several starts is refused, and one that a choice of sizes would write to; mixtures and
     chains choose first, without it.
     """
-    if estimator.checkpoint is None:
-        return None
-    checkpoint = Checkpoint.of(estimator.checkpoint)
+    asked = vars(estimator).get("checkpoint")
+    checkpoint = None if asked is None else Checkpoint.of(asked)
     if checkpoint is None:
         return None
     if getattr(estimator, "n_init", 1) > 1:
         remedy = "A checkpoint is of one start: give n_init=1."
-        raise ValueError(expected("n_init", "1 with a checkpoint", estimator.n_init, remedy))
+        raise ValueError(errors.expected("n_init", "1 with a checkpoint", estimator.n_init, remedy))
     q = getattr(estimator, "n_components", None)
     if not hasattr(estimator, "n_mixtures") and isinstance(q, str) and q in ("bic", "cv"):
-        raise ValueError(expected("n_components", "a number with a checkpoint", q))
+        raise ValueError(errors.expected("n_components", "a number with a checkpoint", q))
     params = estimator.get_params().items()
     compared = {k: _comparable(v) for k, v in params if k not in NOT_COMPARED}
     return CheckpointWatch(checkpoint, {"model": type(estimator).__name__, **compared})
-
-
-def watched(request: T, table: Table) -> T:
-    """Return the request; its checkpoint knows the table by the units it came in."""
-    watch: CheckpointWatch | None = getattr(request, "watch", None)
-    if watch is None or table.units is None:
-        return request
-    return replace(request, watch=watch._replace(units=table.units))  # type: ignore[type-var]
 
 
 def _comparable(value: Any) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from dualpca.data import ChunkedTable
+from dualpca.files.checkpoints import Checkpoint
+from dualpca.kernels import Kernel
 
 
 class Shaped(Protocol):
@@ -37,6 +39,15 @@ Weights: TypeAlias = Shaped | Sequence[float] | float | None
 
 Lengths: TypeAlias = Shaped | Sequence[int] | None
 """Numbers of rows of sequences, one after another; None for one sequence."""
+
+Resumable: TypeAlias = str | os.PathLike[str] | Checkpoint | None
+"""Where a fit keeps how far it has come."""
+
+KernelLike: TypeAlias = str | Kernel | Callable[..., object] | None
+"""A kernel by its name, as an object or as a function."""
+
+Kinds: TypeAlias = Mapping[Any, object] | Sequence[object] | None
+"""What columns hold: by their names, or one entry per column."""
 
 Seed: TypeAlias = int | np.random.Generator | np.random.RandomState | TorchGenerator | None
 """Where random numbers come from: what `generator` accepts."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import KW_ONLY, field
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.data import Moments, Units
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import check_choice, check_number, generator
+from dualpca.estimators._checks import check_choice, check_draws
 from dualpca.estimators._linear import LatentEstimator
-from dualpca.estimators._shell import watched
+from dualpca.estimators._shell import parametrized
 from dualpca.estimators._streaming import MomentStream, by_moments, partial_fit
-from dualpca.estimators._types import Rows, Seed, Weights
-from dualpca.estimators.ppca import spiked_parameters
+from dualpca.estimators._types import Resumable, Rows, Seed, Weights
+from dualpca.estimators.ppca import spiked_request
 from dualpca.models.bayesian import (
     BayesianModel,
     BayesianRequest,
@@ -33,6 +33,7 @@ def bayesian_of_moments(
     return bayesian_of_operator(Scatter(moments), count, like, request)
 
 
+@parametrized
 class BayesianPCA(LatentEstimator):
     """Bayesian PCA, which finds the number of components from the data.
 
@@ -125,8 +126,8 @@ class BayesianPCA(LatentEstimator):
     """
 
     _zero_noise = False
-    _model: BayesianModel
-    _stream: MomentStream
+    _model: BayesianModel = field(init=False)
+    _stream: MomentStream = field(init=False)
     _streaming = by_moments(bayesian_of_moments)
 
     loadings_std_ = attribute("loadings_std", Units.loadings)
@@ -135,37 +136,23 @@ class BayesianPCA(LatentEstimator):
     bound_ = attribute("bound", Units.loglikelihood)
     bounds_ = attribute("bounds", Units.loglikelihood)
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        method: str = "ard",
-        noise_variance: float | None = None,
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Seed = None,
-        standardize: bool = False,
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.noise_variance = noise_variance
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
+    n_components: int | None = None
+    _: KW_ONLY
+    method: str = "ard"
+    noise_variance: float | None = None
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    random_state: Seed = None
+    standardize: bool = False
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     def _request(self) -> BayesianRequest:
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("ard", "variational"))
-        return BayesianRequest(self.n_components, method=self.method, **spiked_parameters(self))
+        return spiked_request(self, BayesianRequest)
 
     def _refit_request(self) -> RefitRequest:
         return RefitRequest(RelevanceFit, fixed_noise=self.noise_variance is not None)
@@ -194,11 +181,7 @@ class BayesianPCA(LatentEstimator):
         >>> BayesianPCA(2).fit(X).components_.shape
         (2, 4)
         """
-        request = self._request()
-        with self._training(X, sample_weight) as table:
-            model = fit_bayesian(table, watched(request, table))
-        self._keep(model)
-        return self
+        return self._learn(fit_bayesian, X, sample_weight)
 
     partial_fit = partial_fit
 
@@ -236,8 +219,7 @@ class BayesianPCA(LatentEstimator):
         (50, 4, 2)
         """
         model = self._fitted
-        check_number("n_draws", n_draws, 1, integer=True)
-        draws = model.sample_loadings(n_draws, generator(random_state))
+        draws = model.sample_loadings(*check_draws(n_draws, random_state, "n_draws"))
         return self._outward(Units.loadings, draws)
 
     def summary(self) -> str:

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import KW_ONLY, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from dualpca import data
 from dualpca.arrays import Array, backend, sent
-from dualpca.data import (
-    InMemoryTable,
-    Table,
-    Units,
-    chunked_table,
-    observed_part,
-    refuse_nonfinite,
-    require_in_memory,
-)
+from dualpca.data import InMemoryTable, Table, Units
 from dualpca.errors import expected
-from dualpca.estimators._attributes import attribute, optional, parameter_count
-from dualpca.estimators._checks import (
-    FLOATS,
-    as_frame,
-    check_finite_result,
-    check_matrix,
-    check_number,
-    generator,
-    refuse_weights,
-    text_named,
-    weighted_mean,
-)
-from dualpca.estimators._shell import Estimator, on_rows
+from dualpca.estimators import _checks
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._shell import Estimator, iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
 
 
+@parametrized
 class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Probabilistic canonical correlation analysis of two tables with the same rows.
 
@@ -120,7 +104,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
     ((1, 3), (1, 3))
     """
 
-    _model: CanonicalModel
+    _model: CanonicalModel = field(init=False)
     _accepts_nan = True
     _units_in_model = True  # which does not depend on those of X
 
@@ -138,55 +122,32 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
     n_components_ = attribute("n_components")
-    n_parameters_ = parameter_count()
+    n_parameters_ = attribute("n_parameters")
     n_samples_ = attribute("n_rows")
-    x_scale_ = optional("x_scale")
-    y_scale_ = optional("y_scale")
+    x_scale_ = attribute("x_scale", optional=True)
+    y_scale_ = attribute("y_scale", optional=True)
+    p_values_ = attribute("p_values", optional=True)
     _vector = attribute("vector")
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        regularization: float = 0.0,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        standardize: bool = False,
-        verbose: bool = False,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.regularization = regularization
-        self.tol = tol
-        self.max_iter = max_iter
-        self.standardize = standardize
-        self.verbose = verbose
-        self.device = device
-
-    @property
-    def p_values_(self) -> Array | None:
-        """P-values of Bartlett's test, or None."""
-        p_values: Array | None = self._fitted.p_values
-        return p_values
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
+    n_components: int | None = None
+    _: KW_ONLY
+    regularization: float = 0.0
+    tol: float = 1e-6
+    max_iter: int = 1000
+    standardize: bool = False
+    verbose: bool = False
+    device: str | None = None
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _request(self) -> CanonicalRequest:
         """Check the parameters and return them for the fit."""
-        check_number("regularization", self.regularization, 0)
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-        ridge = float(self.regularization)
-        return CanonicalRequest(self.n_components, ridge, self.tol, self.max_iter)
+        _checks.check_number("regularization", self.regularization, 0)
+        return iterative_request(self, CanonicalRequest, ridge=float(self.regularization))
 
     def fit(self, X: Rows, y: Column | None = None, sample_weight: Weights = None) -> CCA:
         """Fit the model by maximum likelihood.
@@ -213,18 +174,17 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         request = self._request()
         with self._training(X, sample_weight) as table:
             rows = table.rows if isinstance(table, InMemoryTable) else None
-            chunks = None if rows is not None or y is None else chunked_table(y)
+            chunks = None if rows is not None or y is None else data.chunked_table(y)
             Y, vector = check_second(y, rows, self._where) if chunks is None else (None, False)
             if rows is None:
-                refuse_weights(sample_weight)
+                _checks.refuse_weights(sample_weight)
             else:
                 refuse_infinite_view(rows, "X")
                 refuse_infinite_view(Y, "y")
             second = chunks or self._placed_table(Y, None)
             model = fit_canonical(table, second, request)
             scales = self._scales(table, second) if self._standardizes() else {}
-        self._keep(replace(model, vector=vector, **scales))
-        return self
+        return self._keep(replace(model, vector=vector, **scales))
 
     def _scales(self, table: Table, second: Table) -> dict[str, Array]:
         """Return the standard deviations of the columns of both views."""
@@ -293,7 +253,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         like, origin = (other, y) if rows is None else (rows, X)
         with np.errstate(over="ignore", invalid="ignore"):
             found = [part for part in ask(rows, other) if part is not None]
-        check_finite_result(found[0], like, missing=True)
+        _checks.check_finite_result(found[0], like, missing=True)
         found = [backend.cast_like(part, like) for part in found] if cast else found
         return [self._home(part, origin) for part in found]
 
@@ -330,7 +290,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         views = [(model.x, X)] if Y is None else [(model.x, X), (model.y, Y)]
         found = []
         for view, rows in views:
-            variates = check_finite_result(view.variates(rows), rows, missing=True)
+            variates = _checks.check_finite_result(view.variates(rows), rows, missing=True)
             found.append(backend.cast_like(variates, rows))
         return found[0] if Y is None else tuple(found)
 
@@ -487,7 +447,9 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         for table in self._working.canonical.filled(rows, other)[: 2 if return_std else 1]:
             first, second = (table[:, :dx], rows), (table[:, dx:], other)
             for (part, like), origin in ((first, X), (second, y)):
-                tables.append(as_frame(self._home(backend.cast_like(part, like), origin), origin))
+                tables.append(
+                    _checks.as_frame(self._home(backend.cast_like(part, like), origin), origin)
+                )
         return tuple(tables)
 
     def score_samples(self, X: Rows | None = None, y: Column | None = None) -> Array:
@@ -540,7 +502,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         >>> round(model.score(X, Y), 1)
         -22.5
         """
-        return weighted_mean(self.score_samples(X, y), sample_weight)
+        return _checks.weighted_mean(self.score_samples(X, y), sample_weight)
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> tuple[Array, Array]:
         """Draw new rows of both tables.
@@ -565,8 +527,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         ((5, 3), (5, 3))
         """
         model: CanonicalModel = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        return model.sample(n_samples, generator(random_state))
+        return model.sample(*_checks.check_draws(n_samples, random_state))
 
     def get_covariance(self) -> Array:
         """Return the joint covariance matrix of both views.
@@ -600,14 +561,14 @@ def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bo
         raise ValueError(
             "CCA requires y to be passed, but the target y is None: give the second view as y."
         )
-    require_in_memory(Y, "y")
+    data.require_in_memory(Y, "y")
     if not backend.is_foreign(Y):
-        with text_named(Y, "y"):
+        with _checks.text_named(Y, "y"):
             Y = check_array(
-                Y, dtype=FLOATS, ensure_2d=False, ensure_all_finite=False, input_name="y"
+                Y, dtype=_checks.FLOATS, ensure_2d=False, ensure_all_finite=False, input_name="y"
             )
     vector = Y.ndim == 1
-    Y = check_matrix(backend.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y")
+    Y = _checks.check_matrix(backend.namespace(Y).reshape(Y, (-1, 1)) if vector else Y, "y")
     if Y.shape[1] == 0:
         raise ValueError(expected("y", "a table of at least one column", tuple(Y.shape)))
     if X is None:
@@ -627,4 +588,4 @@ def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bo
 def refuse_infinite_view(A: Array, name: str) -> None:
     """Refuse infinity by the name of its view."""
     if bool(backend.namespace(A).any(backend.namespace(A).isinf(A))):
-        refuse_nonfinite(observed_part(A), name)
+        data.refuse_nonfinite(data.observed_part(A), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
 from numbers import Integral
 from typing import Any
 
@@ -14,26 +15,22 @@ from dualpca.arrays import Array, showing
 from dualpca.data import ChunkedTable, Host, chunked_table, require_in_memory
 from dualpca.data.kinds import Entries, library_of, opened_table
 from dualpca.errors import expected
+from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import (
-    check_bootstrap,
-    check_choice,
-    check_columns,
-    check_flag,
-    check_number,
-    check_share,
-    check_weights,
-    generator,
-    named_columns,
-    refuse_frames,
+from dualpca.estimators._shell import (
+    Estimator,
+    OnRows,
+    average_density,
+    iterative_request,
+    parametrized,
 )
-from dualpca.estimators._shell import Estimator, OnRows, average_density, iteration_limits
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import Kinds, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import Outliers
 from dualpca.models.completing import least_rows
 from dualpca.models.copula import CopulaRequest, MixedModel, fit_mixed
 
 
+@parametrized
 class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Probabilistic PCA of columns of any kind: numbers, grades, yes/no, categories, counts.
 
@@ -135,7 +132,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     ((1, 3), ['S', 'M', 'L'])
     """
 
-    _model: MixedModel
+    _model: MixedModel = field(init=False)
     _accepts_nan = True
 
     n_components_ = attribute("n_components")
@@ -149,26 +146,15 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
 
-    def __init__(
-        self,
-        n_components: int | str | None = None,
-        *,
-        column_kinds: Any = None,
-        noise: str = "diagonal",
-        tol: float = 2e-3,
-        max_iter: int = 200,
-        random_state: Seed = None,
-        verbose: bool = False,
-        checkpoint: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.column_kinds = column_kinds
-        self.noise = noise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+    n_components: int | str | None = None
+    _: KW_ONLY
+    column_kinds: Kinds = None
+    noise: str = "diagonal"
+    tol: float = 2e-3
+    max_iter: int = 200
+    random_state: Seed = None
+    verbose: bool = False
+    checkpoint: Resumable = None
 
     # --- fit ---------------------------------------------------------------------------------
 
@@ -202,22 +188,20 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             remedy += "transform and impute then accept all of it."
             what = "a frame or an array in memory: margins need all values of a column"
             raise ValueError(expected("X", what, type(X).__name__, remedy))
-        with showing(self.verbose), named_columns(self):
+        with showing(self.verbose), _checks.named_columns(self):
             table = self._opened(X, reset=True)
-            weights = check_weights(sample_weight, np.empty((len(table), 1)))
+            weights = _checks.check_weights(sample_weight, np.empty((len(table), 1)))
             model = fit_mixed(table, self.column_kinds, request, self.n_components, weights)
         return self._keep(model)
 
     def _request(self) -> CopulaRequest:
         """Check the parameters and return them for the fit."""
-        check_choice("noise", self.noise, ("diagonal", "isotropic"))
+        _checks.check_choice("noise", self.noise, ("diagonal", "isotropic"))
         wanted: Any = self.n_components
-        state = self.random_state
         whole = isinstance(wanted, Integral) and not isinstance(wanted, bool)
         if not (wanted is None or wanted == "cv" or (whole and int(wanted) >= 0)):
             raise ValueError(expected("n_components", "a number of latents, 'cv' or None", wanted))
-        rng = 0 if state is None else generator(state)
-        return CopulaRequest(noise=self.noise, rng=rng, **iteration_limits(self))
+        return iterative_request(self, CopulaRequest, n_components=1)
 
     def _opened(self, X: Rows, *, reset: bool) -> Any:
         """Return a table as it came, a frame or an array, with its columns checked."""
@@ -256,8 +240,8 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if chunks is None:
             return None
         check_is_fitted(self)
-        check_columns(self, chunks.d, chunks.names, reset=False)
-        refuse_frames(self, method)
+        _checks.check_columns(self, chunks.d, chunks.names, reset=False)
+        _checks.refuse_frames(self, method)
         return chunks.map(OnRows(self, method, width), width, np.dtype(np.float64))
 
     # --- attributes --------------------------------------------------------------------------
@@ -309,10 +293,6 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         levels = q * sum(K - 1 for K in sizes)  # of differences between levels
         noise = (1 - s) if self.noise == "isotropic" and s and q else 0
         return int(q * s + levels + noise - q * (q - 1) // 2)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
 
     # --- latents and densities ---------------------------------------------------------------
 
@@ -491,7 +471,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         >>> model.outliers(X).flagged.shape
         (5,)
         """
-        check_share("level", level)
+        _checks.check_share("level", level)
         model, _, entries = self._read(X)
         return model.outliers(entries, float(level))
 
@@ -529,8 +509,8 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         >>> model.impute(X).loc[4, "kind"]
         'b'
         """
-        check_flag("return_interval", return_interval)
-        check_share("level", level)
+        _checks.check_flag("return_interval", return_interval)
+        _checks.check_share("level", level)
         found = self._chunkwise(X, "impute", getattr(self, "n_features_in_", None))
         if found is not None:
             if return_interval:
@@ -634,15 +614,14 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         >>> len(draws), draws[0].shape
         (2, (5, 2))
         """
-        check_number("n_draws", n_draws, 1, integer=True)
-        check_choice("parameters", parameters, ("bootstrap", "fixed"))
-        rng = generator(random_state)
+        n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
+        _checks.check_choice("parameters", parameters, ("bootstrap", "fixed"))
         model, table, entries = self._read(X)
-        weights = check_weights(sample_weight, np.empty((len(table), 1)))
+        weights = _checks.check_weights(sample_weight, np.empty((len(table), 1)))
         models: Any = [model] * n_draws
         if parameters == "bootstrap" and entries.missing.any():
-            check_bootstrap(self, least_rows(model.n_components), ~entries.missing, "known")
-            with named_columns(self):
+            _checks.check_bootstrap(self, least_rows(model.n_components), ~entries.missing, "known")
+            with _checks.named_columns(self):
                 models = model.refits(entries, weights, n_draws, rng, self._request())
         missing: Host = np.any(entries.missing, axis=1)
         tables = []
@@ -677,8 +656,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         (3, 2)
         """
         model: MixedModel = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        values = model.sample(n_samples, generator(random_state))
+        values = model.sample(*_checks.check_draws(n_samples, random_state))
         return model.kinds.built(values, getattr(self, "feature_names_in_", None))
 
     # --- scikit-learn, files -----------------------------------------------------------------
@@ -687,7 +665,6 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
         tags.array_api_support = False
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 from dualpca.arrays import Array
@@ -9,13 +10,14 @@ from dualpca.data import Units
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, generator
 from dualpca.estimators._linear import LatentEstimator, LinearEstimator
-from dualpca.estimators._shell import iteration_limits, on_rows, watched
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._shell import iterative_request, on_rows, parametrized
+from dualpca.estimators._types import Column, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import SHARES
 from dualpca.models.completing import RefitRequest
 from dualpca.models.factor import FactorModel, FactorRequest, fit_factor
 
 
+@parametrized
 class FactorAnalysis(LinearEstimator):
     """Factor analysis, with missing values or without.
 
@@ -100,7 +102,7 @@ class FactorAnalysis(LinearEstimator):
     3
     """
 
-    _model: FactorModel
+    _model: FactorModel = field(init=False)
     _accepts_nan = True
 
     n_components_ = attribute("n_components")
@@ -112,36 +114,20 @@ class FactorAnalysis(LinearEstimator):
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        tol: float = 1e-4,
-        copy: bool = True,
-        max_iter: int = 1000,
-        noise_variance_init: Any = None,
-        svd_method: str = "randomized",
-        iterated_power: int = 3,
-        rotation: str | None = None,
-        random_state: Seed = 0,
-        standardize: bool = False,
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.tol = tol
-        self.copy = copy
-        self.max_iter = max_iter
-        self.noise_variance_init = noise_variance_init
-        self.svd_method = svd_method
-        self.iterated_power = iterated_power
-        self.rotation = rotation
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
+    n_components: int | None = None
+    _: KW_ONLY
+    tol: float = 1e-4
+    copy: bool = True
+    max_iter: int = 1000
+    noise_variance_init: Column | None = None
+    svd_method: str = "randomized"
+    iterated_power: int = 3
+    rotation: str | None = None
+    random_state: Seed = 0
+    standardize: bool = False
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Any:
         """Fit the model by maximum likelihood.
@@ -165,23 +151,15 @@ class FactorAnalysis(LinearEstimator):
         >>> FactorAnalysis(2, standardize=True).fit(X).noise_variance_.shape
         (13,)
         """
-        request = self._request()
-        with self._training(X, sample_weight) as table:
-            model = fit_factor(table, watched(request, table))
-        return self._keep(model)
+        return self._learn(fit_factor, X, sample_weight)
 
     def _request(self) -> FactorRequest:
         """Check the parameters and return them for the fit."""
         check_choice("svd_method", self.svd_method, ("randomized", "lapack"))
         if self.rotation is not None:
             check_choice("rotation", self.rotation, tuple(SHARES))
-        return FactorRequest(
-            self.n_components,
-            noise_start=self.noise_variance_init,
-            rotation=self.rotation,
-            rng=generator(self.random_state),
-            **iteration_limits(self),
-        )
+        given = {"noise_start": self.noise_variance_init, "rng": generator(self.random_state)}
+        return iterative_request(self, FactorRequest, **given)
 
     def _refit_request(self) -> RefitRequest:
         return RefitRequest(diagonal=True)
@@ -190,7 +168,7 @@ class FactorAnalysis(LinearEstimator):
     sample_imputations = LatentEstimator.sample_imputations
     conditional = LatentEstimator.conditional
 
-    @on_rows("_n_features_out")
+    @on_rows("n_components_")
     def transform(self, X: Array) -> Array:
         """Return the posterior mean of the factors given what each row observed.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, field
 from functools import partial
 from typing import Any
 
@@ -10,27 +11,21 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from dualpca import generation
 from dualpca.arrays import Array, backend
 from dualpca.errors import CopyWarning, expected, warn
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import check_choice, check_flag, check_number, generator
-from dualpca.estimators._shell import Estimator
-from dualpca.estimators._types import Column, Rows, Seed
-from dualpca.generation import (
-    Density,
-    Gaussian,
-    GeneratorModel,
-    LangevinChains,
-    MixtureDensity,
-    Nearest,
-    Quality,
-    fit_gaussian,
-    fit_generator,
-    fit_kernel_density,
-    nearest,
-    newness,
-    sample_quality,
+from dualpca.estimators._checks import (
+    check_choice,
+    check_draws,
+    check_number,
+    check_numbers,
+    generator,
 )
+from dualpca.estimators._shell import Estimator, parametrized
+from dualpca.estimators._types import Column, Rows, Seed
+from dualpca.generation import Density, GeneratorModel, LangevinChains, Nearest, Quality
+from dualpca.preimages import Method
 
 SAMPLERS = ("direct", "langevin", "mala")
 DENSITIES = ("kde", "gaussian", "mixture", "subspaces")
@@ -46,6 +41,7 @@ MOST_DIRECTIONS = 10
 """Most directions of a component of 'subspaces'; the rest of the latents is its noise."""
 
 
+@parametrized
 class Generator(MetaEstimatorMixin, Estimator):
     """Draw new points: a density over the latents of a model, and the model's inverse transform.
 
@@ -123,41 +119,27 @@ class Generator(MetaEstimatorMixin, Estimator):
     (50,)
     """
 
-    _model: GeneratorModel
+    _model: GeneratorModel = field(init=False)
     _finite = True
-    estimator_: Any
+    estimator_: Any = field(init=False)
 
     density_ = attribute("density")
     classes_ = attribute("classes")
     latents_ = attribute("latents")
     X_fit_ = attribute("points")
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        density: Any = "kde",
-        sampler: str = "direct",
-        bandwidth: float | None = None,
-        n_mixtures: int = 10,
-        by_class: bool = False,
-        temperature: float = 1.0,
-        n_steps: int = 200,
-        step: float = 0.1,
-        decoder: Any = None,
-        random_state: Seed = None,
-    ) -> None:
-        self.estimator = estimator
-        self.density = density
-        self.sampler = sampler
-        self.bandwidth = bandwidth
-        self.n_mixtures = n_mixtures
-        self.by_class = by_class
-        self.temperature = temperature
-        self.n_steps = n_steps
-        self.step = step
-        self.decoder = decoder
-        self.random_state = random_state
+    estimator: Any
+    _: KW_ONLY
+    density: str | Density = "kde"
+    sampler: str = "direct"
+    bandwidth: float | None = None
+    n_mixtures: int = 10
+    by_class: bool = False
+    temperature: float = 1.0
+    n_steps: int = 200
+    step: float = 0.1
+    decoder: str | Method | None = None
+    random_state: Seed = None
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -172,9 +154,7 @@ class Generator(MetaEstimatorMixin, Estimator):
             what = f"one of {list(DENSITIES)} or a density (of dualpca.generation)"
             raise ValueError(expected("density", what, self.density))
         check_choice("sampler", self.sampler, SAMPLERS)
-        check_number("n_mixtures", self.n_mixtures, 1, integer=True)
-        check_number("n_steps", self.n_steps, 1, integer=True)
-        check_flag("by_class", self.by_class)
+        check_numbers(self, counts=("n_mixtures", "n_steps"), flags=("by_class",))
         if self.by_class and not named:
             what = "a name where each class has its own"
             raise ValueError(expected("density", what, self.density))
@@ -212,7 +192,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         classes = class_codes(y, int(rows.shape[0])) if self.by_class else None
         rng = generator(0 if self.random_state is None else self.random_state)
         fit, points = partial(self._fit_density, rng=rng), backend.copied(rows)
-        model = fit_generator(points, latents, fit, classes, float(self.temperature))
+        model = generation.fit_generator(points, latents, fit, classes, float(self.temperature))
         self.estimator_ = estimator
         self._keep(model)
         return self
@@ -220,9 +200,9 @@ class Generator(MetaEstimatorMixin, Estimator):
     def _fit_density(self, Z: Array, rng: np.random.Generator) -> Density:
         """Return the density over latents that the parameters ask for."""
         if self.density == "gaussian":
-            return fit_gaussian(Z)
+            return generation.fit_gaussian(Z)
         if self.density == "kde":
-            return fit_kernel_density(Z, self.bandwidth)
+            return generation.fit_kernel_density(Z, self.bandwidth)
         if isinstance(self.density, str):
             subspaces = self.density == "subspaces"
             return fit_mixture(Z, int(self.n_mixtures), rng, subspaces=subspaces)
@@ -266,7 +246,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         far = backend.describe(new) != backend.describe(self.X_fit_)
         if far or self.X_fit_.shape[0] < LEAST_ROWS:
             return
-        found = newness(new, self.X_fit_)
+        found = generation.newness(new, self.X_fit_)
         if found < NEARLY_COPIES:
             warn(
                 "the points drawn are copies of training rows, or nearly so: half of them are "
@@ -302,12 +282,12 @@ class Generator(MetaEstimatorMixin, Estimator):
         (3, 2)
         """
         model: GeneratorModel = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        code, rng = self._code(label), generator(random_state)
+        n, rng = check_draws(n_samples, random_state)
+        code = self._code(label)
         if self.sampler == "direct":
-            Z = model.part(code)[0].sample(int(n_samples), rng)
+            Z = model.part(code)[0].sample(n, rng)
         else:
-            Z = self._run(code, int(n_samples), rng, int(self.n_steps)).draws[-1, :, :]
+            Z = self._run(code, n, rng, int(self.n_steps)).draws[-1, :, :]
         return backend.cast_like(Z, model.latents)
 
     def _code(self, label: Any) -> int | None:
@@ -346,11 +326,11 @@ class Generator(MetaEstimatorMixin, Estimator):
         (50, 4, 2)
         """
         check_is_fitted(self)
-        check_number("n_chains", n_chains, 1, integer=True)
+        m, rng = check_draws(n_chains, random_state, "n_chains")
         if self.sampler == "direct":
             what = "'langevin' or 'mala': direct draws are independent and need no chain"
             raise ValueError(expected("sampler", what, self.sampler))
-        return self._run(None, int(n_chains), generator(random_state), thin=1)
+        return self._run(None, m, rng, thin=1)
 
     def _run(self, code: int | None, m: int, rng: np.random.Generator, thin: int) -> LangevinChains:
         model: GeneratorModel = self._fitted
@@ -488,7 +468,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         >>> maker.nearest(X[:3]).index
         array([0, 1, 2])
         """
-        return self._home(nearest(self._asked(X, "nearest"), self.X_fit_), X)  # type: ignore[no-any-return]
+        return self._home(generation.nearest(self._asked(X, "nearest"), self.X_fit_), X)  # type: ignore[no-any-return]
 
     def quality(
         self,
@@ -531,7 +511,7 @@ class Generator(MetaEstimatorMixin, Estimator):
         for name, value in (("k", k), ("n_permutations", n_permutations)):
             check_number(name, value, 1, integer=True)
         new = self.sample(int(rows.shape[0]) if n_samples is None else n_samples, rng)
-        return sample_quality(new, rows, self.X_fit_, rng, int(k), int(n_permutations))
+        return generation.sample_quality(new, rows, self.X_fit_, rng, int(k), int(n_permutations))
 
 
 def check_positive(name: str, value: float) -> None:
@@ -561,7 +541,7 @@ def class_codes(y: Column | None, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def fit_mixture(
     Z: Array, n_mixtures: int, rng: np.random.Generator, *, subspaces: bool
-) -> MixtureDensity:
+) -> generation.MixtureDensity:
     """Return a mixture of Gaussians: scikit-learn's with full covariances, or one of PPCA.
 
     The latter, `subspaces`, has few parameters per component, so few rows will do.
@@ -584,5 +564,7 @@ def fit_mixture(
         fitted = GaussianMixture(n_mixtures, random_state=seed).fit(rows / unit)
     means, factors = fitted.means_ * unit, unit[:, None] * np.linalg.cholesky(fitted.covariances_)
     used = np.flatnonzero(fitted.weights_ > 0)
-    parts = tuple(Gaussian(*(backend.asarray(A[k], Z) for A in (means, factors))) for k in used)
-    return MixtureDensity(backend.asarray(fitted.weights_[used], Z), parts)
+    parts = tuple(
+        generation.Gaussian(*(backend.asarray(A[k], Z) for A in (means, factors))) for k in used
+    )
+    return generation.MixtureDensity(backend.asarray(fitted.weights_[used], Z), parts)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, field
+from typing import Any, Self
 
 import numpy as np
 
 from dualpca.arrays import Array, backend
-from dualpca.data import Host, Units, is_elsewhere
+from dualpca.data import Host, Table, Units, is_elsewhere
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
-from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
-from dualpca.estimators._checks import check_choice, check_number, generator
+from dualpca.estimators._attributes import attribute, unit_of_columns
+from dualpca.estimators._checks import check_choice, check_draws, check_number, check_numbers
 from dualpca.estimators._kernel import method_of
-from dualpca.estimators._shell import Estimator, request_of, watch_of, watched
-from dualpca.estimators._types import Column, Lengths, Rows, Seed
-from dualpca.estimators.mixture import check_shared, inputs_of, whole_numbers
-from dualpca.models.hidden_markov import (
-    HiddenMarkovModel,
-    HiddenMarkovRequest,
-    check_lengths,
-    fit_hidden_markov,
-)
-from dualpca.models.kernel_space import KernelSpace
+from dualpca.estimators._shell import Estimator, iterative_request, parametrized
+from dualpca.estimators._types import Column, KernelLike, Lengths, Resumable, Rows, Seed
+from dualpca.estimators.mixture import check_kernel_params, inputs_of, whole_numbers
+from dualpca.models import hidden_markov
+from dualpca.models.hidden_markov import HiddenMarkovModel, HiddenMarkovRequest
+from dualpca.preimages import Method
 
 TOPOLOGIES = ("ergodic", "left-to-right")
 
@@ -31,6 +28,7 @@ RULE = "bic"
 """The rule that chooses numbers of states and of directions."""
 
 
+@parametrized
 class HiddenMarkovPCA(Estimator):
     """Hidden Markov model whose states emit probabilistic PCA, or mixtures of it.
 
@@ -167,7 +165,7 @@ class HiddenMarkovPCA(Estimator):
     (300, True)
     """
 
-    _model: HiddenMarkovModel
+    _model: HiddenMarkovModel = field(init=False)
     _accepts_nan = True
     _finds_units = True
 
@@ -181,9 +179,10 @@ class HiddenMarkovPCA(Estimator):
     state_means_ = attribute("state_means", Units.outward, inputs=True)
     state_variances_ = attribute("state_variances", Units.variances, inputs=True)
     visits_ = attribute("visits")
-    n_parameters_ = parameter_count("density.n_parameters")
+    n_parameters_ = attribute("density.n_parameters")
     loglikelihood_ = attribute("history.loglikelihood", Units.loglikelihood)
     loglikelihoods_ = attribute("history.loglikelihoods", Units.loglikelihood)
+    kernel_space_ = attribute("space", optional=True)
     scale_ = unit_of_columns()
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
@@ -191,59 +190,29 @@ class HiddenMarkovPCA(Estimator):
     n_components_ = attribute("n_components")
     selection_ = attribute("selection")
 
-    def __init__(
-        self,
-        n_states: int | str = "bic",
-        n_components: Any = None,
-        n_mixtures: int = 1,
-        kernel: Any = None,
-        *,
-        gamma: Any = None,
-        kernel_params: dict[str, Any] | None = None,
-        n_directions: int = 20,
-        n_landmarks: int = 500,
-        topology: str = "ergodic",
-        stickiness: float = 0.0,
-        prior_rows: float = 0.0,
-        noise_floor: float = 1e-6,
-        tied_noise: bool = False,
-        tol: float = 1e-5,
-        max_iter: int = 200,
-        n_init: int = 1,
-        preimage: Any = "auto",
-        random_state: Seed = None,
-        standardize: bool | str = "auto",
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_states = n_states
-        self.n_components = n_components
-        self.n_mixtures = n_mixtures
-        self.kernel = kernel
-        self.gamma = gamma
-        self.kernel_params = kernel_params
-        self.n_directions = n_directions
-        self.n_landmarks = n_landmarks
-        self.topology = topology
-        self.stickiness = stickiness
-        self.prior_rows = prior_rows
-        self.noise_floor = noise_floor
-        self.tied_noise = tied_noise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.preimage = preimage
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
-
-    @property
-    def kernel_space_(self) -> KernelSpace | None:
-        """The space in which states emit; None for that of the inputs."""
-        return self._fitted.space  # type: ignore[no-any-return]
+    n_states: int | str = "bic"
+    n_components: int | Sequence[int] | str | None = None
+    n_mixtures: int = 1
+    kernel: KernelLike = None
+    _: KW_ONLY
+    gamma: float | str | None = None
+    kernel_params: dict[str, Any] | None = None
+    n_directions: int = 20
+    n_landmarks: int = 500
+    topology: str = "ergodic"
+    stickiness: float = 0.0
+    prior_rows: float = 0.0
+    noise_floor: float = 1e-6
+    tied_noise: bool = False
+    tol: float = 1e-5
+    max_iter: int = 200
+    n_init: int = 1
+    preimage: str | Method = "auto"
+    random_state: Seed = None
+    standardize: bool | str = "auto"
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     @property
     def _depends_on_units(self) -> bool:  # type: ignore[override]
@@ -259,13 +228,12 @@ class HiddenMarkovPCA(Estimator):
         check_choice("topology", self.topology, TOPOLOGIES)
         method_of(self.preimage)
         known = () if isinstance(self.n_states, str) else ("n_states",)
-        counts = (*known, "n_mixtures", "n_directions", "n_landmarks", "max_iter", "n_init")
+        counts = (*known, "n_mixtures", "n_directions", "n_landmarks", "n_init")
         check_rules(self.n_states, self.n_components)
-        numbers = ("stickiness", "prior_rows", "noise_floor", "tol")
-        seed = 0 if self.random_state is None else self.random_state
-        seed = int(seed) if isinstance(seed, Integral) else generator(seed)
-        check_shared(self, counts, numbers)
-        return request_of(self, HiddenMarkovRequest, rng=seed, watch=watch_of(self))
+        numbers = ("stickiness", "prior_rows", "noise_floor")
+        check_numbers(self, counts, numbers, flags=("tied_noise",))
+        check_kernel_params(self.kernel_params)
+        return iterative_request(self, HiddenMarkovRequest, rng=self._seed)
 
     def fit(self, X: Rows, y: object = None, *, lengths: Lengths = None) -> HiddenMarkovPCA:
         """Fit by Baum–Welch.
@@ -292,16 +260,15 @@ class HiddenMarkovPCA(Estimator):
         >>> HiddenMarkovPCA(2, random_state=0).fit(X).transitions_.shape
         (2, 2)
         """
-        request = self._request()
         X, lengths = joined(X, lengths)
-        with self._training(X) as table:
-            refuse_misplaced(y, table.n)
-            known = request if self.kernel is not None else watched(request, table)
-            model = fit_hidden_markov(table, lengths, known)
-        self._keep(model)
-        return self
 
-    def _keep(self, model: HiddenMarkovModel) -> Any:  # type: ignore[override]
+        def fit(table: Table, request: HiddenMarkovRequest) -> HiddenMarkovModel:
+            refuse_misplaced(y, table.n)
+            return hidden_markov.fit_hidden_markov(table, lengths, request)
+
+        return self._learn(fit, X)
+
+    def _keep(self, model: HiddenMarkovModel) -> Self:  # type: ignore[override]
         """Keep a fitted model; warn of states without meaning."""
         empty, held = model.unvisited(), model.collapsed()
         if empty:
@@ -323,7 +290,7 @@ class HiddenMarkovPCA(Estimator):
         """Return checked rows where the model works, lengths, and what the rows came as."""
         X, lengths = joined(X, lengths)
         rows = self._asked(X, method)
-        return rows, check_lengths(lengths, int(rows.shape[0])), X
+        return rows, hidden_markov.check_lengths(lengths, int(rows.shape[0])), X
 
     def predict(self, X: Rows, lengths: Lengths = None) -> Array:
         """Return the most probable path of states (Viterbi).
@@ -642,11 +609,9 @@ class HiddenMarkovPCA(Estimator):
         ((5, 3), (5,))
         """
         model = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        points, path = model.density.sample(int(n_samples), generator(random_state))
-        rows = self._outward(
-            Units.outward, inputs_of(points, model.space, method_of(self.preimage))
-        )
+        points, path = model.density.sample(*check_draws(n_samples, random_state))
+        points = inputs_of(points, model.space, method_of(self.preimage))
+        rows = self._outward(Units.outward, points)
         return backend.cast_like(rows, model.state_means), whole_numbers(path, rows)
 
 

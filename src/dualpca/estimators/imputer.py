@@ -2,54 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import repeat
 from typing import Annotated, Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from dualpca.arrays import Array, backend, cached_property
-from dualpca.data import (
-    HIGHLY_SKEWED,
-    MOST_RANKED,
-    InMemoryTable,
-    Table,
-    Units,
-    is_elsewhere,
-    skewed_columns,
-)
+from dualpca import data
+from dualpca.arrays import Array, backend
+from dualpca.data import InMemoryTable, Table, Units
 from dualpca.data.frames import is_frame
 from dualpca.data.kinds import has_other_columns, library_of
 from dualpca.errors import expected
+from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._checks import (
-    as_frame,
-    check_choice,
-    check_flag,
-    check_number,
-    generator,
-    refuse_frames,
-)
 from dualpca.estimators._linear import drawn_parameters
-from dualpca.estimators._shell import AUTO, Estimator, on_rows
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._shell import AUTO, Estimator, on_rows, parametrized
+from dualpca.estimators._types import Column, Kinds, Rows, Seed, Weights
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.copula import CopulaPPCA
 from dualpca.estimators.ppca import PPCA
 from dualpca.gaussian import Factors, imputed, is_count, predicted
-from dualpca.models.bayesian import BayesianModel, fit_bayesian
+from dualpca.models.bayesian import BayesianModel, BayesianRequest, fit_bayesian
 from dualpca.models.completing import Donors, bounds_of, kept_within, whole_columns
 from dualpca.models.copula import MixedModel
 from dualpca.models.driver import History
-from dualpca.models.spiked import SpikedModel, fit_ppca
+from dualpca.models.spiked import PPCARequest, SpikedModel, fit_ppca
 
 MODELS: dict[str, Any] = {AUTO: PPCA, "ppca": PPCA, "bayesian": BayesianPCA, "copula": CopulaPPCA}
 """Names of models; 'auto' is the copula where columns are of other kinds, or skewed."""
 
 COPULA_TOLERANCE = 2e-3
 """Smallest `tol` of model='copula', whose likelihood is approximate."""
+
+FEATURES = ("n_features_in_", "feature_names_in_")
+
+OF_ALL_ROWS = {"add_indicator": False, "method": "expectation", "bounds": None, "rounding": None}
+"""Parameters that need all rows at once, and what they are without."""
 
 OF_NUMBERS: dict[str, tuple[tuple[Any, ...], str]] = {
     "method": (("expectation",), "which fills values of the column already"),
@@ -80,6 +71,7 @@ class ImputerModel:
         return self.model.history
 
 
+@parametrized
 class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     """Fill missing values by a probabilistic PCA, as a scikit-learn imputer.
 
@@ -163,7 +155,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     array([3., 6., 9.])
     """
 
-    _model: ImputerModel
+    _model: ImputerModel = field(init=False)
     _accepts_nan = True
     _depends_on_units = True
     _finds_units = True
@@ -171,38 +163,21 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     n_iter_ = attribute("history.n_iter")
     scale_ = unit_of_columns()
 
-    def __init__(
-        self,
-        n_components: int | str | None = None,
-        *,
-        model: str = AUTO,
-        add_indicator: bool = False,
-        method: str = "expectation",
-        bounds: Any = None,
-        rounding: str | None = None,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Seed = None,
-        n_init: int = 1,
-        standardize: bool | str = "auto",
-        verbose: bool = False,
-        device: str | None = None,
-        column_kinds: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.model = model
-        self.add_indicator = add_indicator
-        self.method = method
-        self.bounds = bounds
-        self.rounding = rounding
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_init = n_init
-        self.standardize = standardize
-        self.verbose = verbose
-        self.device = device
-        self.column_kinds = column_kinds
+    n_components: int | str | None = None
+    _: KW_ONLY
+    model: str = AUTO
+    add_indicator: bool = False
+    method: str = "expectation"
+    bounds: Column | Mapping[Any, object] | None = None
+    rounding: str | None = None
+    tol: float = 1e-6
+    max_iter: int = 1000
+    random_state: Seed = None
+    n_init: int = 1
+    standardize: bool | str = "auto"
+    verbose: bool = False
+    device: str | None = None
+    column_kinds: Kinds = None
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Any:
         """Fit the model to the observed entries.
@@ -228,29 +203,26 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         4
         """
         self._check_words()
-        if self.model == "copula" or (self.model == AUTO and self._is_of_any_kind(X)):
+        other = self.column_kinds is not None or has_other_columns(X)
+        if self.model == "copula" or (self.model == AUTO and other):
             return self._fit_table(X, sample_weight)
         if self.column_kinds is not None:
             what = "None, except with model='copula'"
             raise ValueError(expected("column_kinds", what, self.column_kinds))
         self._refuse_chunked(X)
-        fit, request = self._request_of(MODELS[self.model])
+        request = self._request()
         with self._training(X, sample_weight) as table:
             self._bounds()
             model = None
             if self.model != AUTO or not self._suits_copula(X, table):
-                found = fit(table, request)
+                bayesian = isinstance(request, BayesianRequest)
+                found = fit_bayesian(table, request) if bayesian else fit_ppca(table, request)
                 extra = self._finishing(X, table, found)
                 model = ImputerModel(found, self._indicated(table), *extra)
         if model is None:
             rows = X if library_of(X) else self._checked(X, reset=False)
             return self._fit_table(rows, sample_weight)
-        self.__dict__.pop("model_", None)
         return self._keep(model)
-
-    def _is_of_any_kind(self, X: Rows) -> bool:
-        """Return True for kinds that were given, and for a frame with columns but of numbers."""
-        return self.column_kinds is not None or has_other_columns(X)
 
     def _suits_copula(self, X: Rows, table: Table) -> bool:
         """Return True for numbers in memory of which some are skewed, and no wish of PPCA's own."""
@@ -265,21 +237,23 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
                 isinstance(given, str | int) and given == allowed[0]
             ):
                 return False
-        return table.d <= MOST_RANKED and skewed_columns(table, HIGHLY_SKEWED).columns.size > 0
+        return (
+            table.d <= data.MOST_RANKED
+            and data.skewed_columns(table, data.HIGHLY_SKEWED).columns.size > 0
+        )
 
     def _check_words(self) -> None:
         """Refuse what is not one of the words that parameters accept."""
-        check_flag("add_indicator", self.add_indicator)
-        check_choice("model", self.model, tuple(MODELS))
-        check_choice("method", self.method, ("expectation", "matching"))
+        _checks.check_flag("add_indicator", self.add_indicator)
+        _checks.check_choice("model", self.model, tuple(MODELS))
+        _checks.check_choice("method", self.method, ("expectation", "matching"))
         if self.rounding is not None:
-            check_choice("rounding", self.rounding, ("auto",))
-        if isinstance(self.standardize, str) and self.standardize != "auto":
-            raise ValueError(expected("standardize", "True or False, or 'auto'", self.standardize))
+            _checks.check_choice("rounding", self.rounding, ("auto",))
+        self._standardizes()
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
         self._check_words()
+        super()._check_parameters()
         self._estimator(MODELS[self.model])._check_parameters()
 
     def _fit_table(self, X: Rows, sample_weight: Weights) -> Any:
@@ -290,22 +264,19 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
                 raise ValueError(expected(name, what, getattr(self, name)))
         inner = self._estimator(CopulaPPCA).fit(X, sample_weight=sample_weight)
         self.__dict__.pop("feature_names_in_", None)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(inner, name):
-                setattr(self, name, getattr(inner, name))
+        self.__dict__.update({name: vars(inner)[name] for name in FEATURES if name in vars(inner)})
         self._set_units(None)
         missing = inner._read(X)[2].missing if self.add_indicator else None
         indicated = None if missing is None else np.flatnonzero(missing.any(axis=0))
-        self.__dict__.pop("model_", None)
         self._model = ImputerModel(inner._model, indicated)
         return self
 
     def _completed(self, X: Rows) -> Any:
         """Return a table of columns of any kind, completed as it came."""
-        inner, features = self._shell(), self._fitted.indicated
+        inner, features = self.model_, self._fitted.indicated
         if features is None:
             return inner.impute(X)
-        refuse_chunks(X, "add_indicator", False, True)
+        self._refuse_chunked(X)
         filled, missing = inner.impute(X), inner._read(X)[2].missing[:, features]
         names = self.get_feature_names_out()[self.n_features_in_ :]
         return with_columns(filled, names, missing)
@@ -330,22 +301,19 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
 
     def _estimator(self, kind: Any) -> Any:
         """Return the estimator that fits the model, with these parameters."""
-        if kind is CopulaPPCA:
-            names = ["max_iter", "random_state", "verbose", "column_kinds"]
-            options = {name: getattr(self, name) for name in names}
-            check_number("tol", self.tol, 0)
-            return CopulaPPCA(self.n_components, tol=max(self.tol, COPULA_TOLERANCE), **options)
-        names = ["tol", "max_iter", "random_state", "verbose", "device"]
-        names += ["n_init"] if kind is PPCA else []
-        options = {name: getattr(self, name) for name in names}
-        return kind(self.n_components, standardize=self._units is not None, **options)
+        own = {*self._get_param_names()} - {"method", "standardize"}  # which mean something else
+        options = {name: getattr(self, name) for name in own & {*kind._get_param_names()}}
+        if kind is not CopulaPPCA:
+            return kind(standardize=self._units is not None, **options)
+        _checks.check_number("tol", self.tol, 0)
+        return CopulaPPCA(**options | {"tol": max(self.tol, COPULA_TOLERANCE)})
 
-    def _request_of(self, kind: Any) -> tuple[Callable[..., SpikedModel], Any]:
-        """Return the function that fits the model, and its request."""
-        request = self._estimator(kind)._request()
-        if kind is BayesianPCA:
-            return fit_bayesian, request
-        return fit_ppca, replace(request, rule="cv")  # what fills best, where no number is given
+    def _request(self) -> Any:
+        """Check the parameters of the model and return them for its fit."""
+        request = self._estimator(MODELS[self.model])._request()
+        if not isinstance(request, PPCARequest):
+            return request
+        return replace(request, rule="cv")  # what fills best, where no number is given
 
     def _indicated(self, table: Table) -> Array | None:
         """Return the features with missing values, if `add_indicator`."""
@@ -354,13 +322,9 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         xp = backend.namespace(table.rows)
         return np.flatnonzero(backend.to_numpy(xp.any(xp.isnan(table.rows), axis=0)))
 
-    @cached_property
+    @property
     def model_(self) -> Any:
         """The fitted `PPCA`, `BayesianPCA` or `CopulaPPCA`."""
-        return self._shell()
-
-    def _shell(self) -> Any:
-        """Return an estimator around the model."""
         model = self._fitted.model
         kinds = {BayesianModel: BayesianPCA, MixedModel: CopulaPPCA}
         found = self._estimator(kinds.get(type(model), PPCA))
@@ -368,9 +332,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         found._set_units(self._units)
         if "_placed" in vars(self):
             found._placed, found._where = self._working.model, self._where
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(found, name, getattr(self, name))
+        found.__dict__.update({name: vars(self)[name] for name in FEATURES if name in vars(self)})
         return found
 
     @property
@@ -413,19 +375,19 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             return self._completed(X)
         indicator = self.indicator_
         self._refuse_chunked(X)
-        if is_elsewhere(X):
-            refuse_frames(self, "transform")
+        if data.is_elsewhere(X):
+            _checks.refuse_frames(self, "transform")
             return self._transform(X)
         filled = self._transform(X)
         if self._fitted.donors is not None:
-            rng = generator(0 if self.random_state is None else self.random_state)
+            rng = _checks.generator(0 if self.random_state is None else self.random_state)
             filled = self._matched(X, self._working.model.factors, filled, rng)
         filled = self._kept_within(filled, X)
         if indicator is None:
-            return as_frame(filled, X)
+            return _checks.as_frame(filled, X)
         table = np.asarray(filled)
         table = np.hstack([table, indicator.transform(X).astype(table.dtype)])
-        return as_frame(table, X, names=self.get_feature_names_out())
+        return _checks.as_frame(table, X, names=self.get_feature_names_out())
 
     @on_rows("n_features_in_", outward=(Units.filled,))
     def _transform(self, X: Array) -> Array:
@@ -485,8 +447,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         >>> imputer.sample_imputations(X, 3, random_state=0).shape
         (3, 30, 3)
         """
-        check_number("n_draws", n_draws, 1, integer=True)
-        rng, inner = generator(random_state), self.model_
+        n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
+        inner = self.model_
         if self._fitted.donors is None:
             options = {"parameters": parameters, "sample_weight": sample_weight}
             tables = inner.sample_imputations(X, n_draws, rng, **options)
@@ -499,14 +461,15 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             tables = [self._matched(X, factors, base, rng) for factors in found]
             tables = backend.namespace(base).stack(tables)
         tables = self._kept_within(tables, X)
-        frames = [as_frame(tables[k, ...], X) for k in range(n_draws)]
+        frames = [_checks.as_frame(tables[k, ...], X) for k in range(n_draws)]
         return tables if type(frames[0]) is type(tables) else frames
 
     def _refuse_chunked(self, X: Rows) -> None:
         """Refuse what needs all rows of a chunked table."""
-        allowed = {"add_indicator": False, "method": "expectation", "bounds": None}
-        for name, default in (allowed | {"rounding": None}).items():
-            refuse_chunks(X, name, default, getattr(self, name))
+        for name, default in OF_ALL_ROWS.items():
+            if data.is_elsewhere(X) and getattr(self, name) != default:
+                what = f"{default!r} for a chunked table"
+                raise ValueError(expected(name, what, getattr(self, name)))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the columns: the features', then the indicators'.
@@ -552,17 +515,11 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             return False
         self._bounds()
         if isinstance(model, MixedModel):
-            return len(model.kinds.columns) == int(self.n_features_in_)
+            return len(model.kinds.columns) == d
         return super()._goes_together()
 
     def _parts_with_features(self) -> list[Any]:
         return [self._model.model]
-
-
-def refuse_chunks(X: Rows, name: str, default: object, given: object) -> None:
-    """Refuse a parameter that needs all rows of a chunked table."""
-    if is_elsewhere(X) and given != default:
-        raise ValueError(expected(name, f"{default!r} for a chunked table", given))
 
 
 def with_columns(table: Any, names: Any, indicators: Any) -> Any:
@@ -574,6 +531,6 @@ def with_columns(table: Any, names: Any, indicators: Any) -> Any:
             found[name] = indicators[:, k].astype(np.float64)
         return found
     if library == "polars":
-        new = as_frame(indicators.astype(np.float64), table, names=list(names))
+        new = _checks.as_frame(indicators.astype(np.float64), table, names=list(names))
         return table.hstack(new)
     return np.hstack([table, indicators.astype(table.dtype)])

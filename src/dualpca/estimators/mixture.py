@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import numpy as np
@@ -15,55 +15,39 @@ from sklearn.utils.metaestimators import available_if
 from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Units, chunked_table, require_in_memory
 from dualpca.errors import DegenerateError, expected
-from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
-from dualpca.estimators._checks import (
-    check_choice,
-    check_finite_result,
-    check_flag,
-    check_number,
-    generator,
-    refuse_weights,
-)
+from dualpca.estimators import _checks
+from dualpca.estimators._attributes import attribute, unit_of_columns
 from dualpca.estimators._shell import (
     Estimator,
     average_density,
+    iterative_request,
     on_rows,
-    request_of,
-    watch_of,
-    watched,
+    parametrized,
 )
 from dualpca.estimators._streaming import Streaming
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import KernelLike, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import is_count
+from dualpca.models import mixture
 from dualpca.models.kernel_space import KernelSpace
-from dualpca.models.mixture import (
-    BOUND,
-    COLLAPSE_RULES,
-    CRITERIA,
-    MixtureModel,
-    MixtureRequest,
-    MixtureStream,
-    fit_mixture,
-    grown,
-    model_of_stream,
-)
+from dualpca.models.mixture import MixtureModel, MixtureRequest, MixtureStream
 from dualpca.preimages import Auto, Method, Span
 
 
 def _grown(
     stream: MixtureStream | None, seen: float, table: InMemoryTable, request: MixtureRequest
 ) -> tuple[MixtureStream, float]:
-    stream = grown(stream, table, request)
+    stream = mixture.grown(stream, table, request)
     return stream, round(stream.n)
 
 
 def _model_of(stream: MixtureStream, request: MixtureRequest) -> MixtureModel:
     try:
-        return model_of_stream(stream, request)
+        return mixture.model_of_stream(stream, request)
     except DegenerateError as error:  # all rows are one so far, say
         raise NotFittedError(f"the stream has no model yet: {error}") from error
 
 
+@parametrized
 class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Mixture of probabilistic PCA: clusters, each with a subspace of its own.
 
@@ -198,9 +182,9 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (array([0, 0, 0]), (150, 4))
     """
 
-    _model: MixtureModel
-    _stream: MixtureStream
-    _streaming: Streaming[MixtureStream, MixtureRequest] = Streaming(_grown, _model_of)
+    _model: MixtureModel = field(init=False)
+    _stream: MixtureStream = field(init=False)
+    _streaming = Streaming[MixtureStream, MixtureRequest](_grown, _model_of)
     _finds_units = True
 
     weights_ = attribute("mixture.weights")
@@ -211,7 +195,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     explained_variance_ = attribute("variances")
     covariances_ = attribute("covariances", Units.covariance)
     n_mixtures_ = attribute("mixture.emissions.K")
-    n_parameters_ = parameter_count("mixture.n_parameters")
+    n_parameters_ = attribute("mixture.n_parameters")
     n_components_ = attribute("mixture.emissions.ranks")
     loglikelihood_ = attribute("loglikelihood", Units.loglikelihood)
     lower_bound_ = attribute("lower_bound", Units.loglikelihood_per_row)
@@ -221,48 +205,26 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     converged_ = attribute("history.converged")
     selection_ = attribute("selection")
 
-    def __init__(
-        self,
-        n_mixtures: int | str = "bic",
-        n_components: int | Sequence[int] | str | None = None,
-        *,
-        kernel: Any = None,
-        kernel_params: dict[str, Any] | None = None,
-        n_directions: int = 50,
-        tied_noise: bool = False,
-        noise_floor: float = 1e-6,
-        on_collapse: str = "floor",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        tol: float = 1e-5,
-        max_iter: int = 500,
-        max_mixtures: int | None = None,
-        concentration: float = 1.0,
-        random_state: Seed = None,
-        standardize: bool | str = "auto",
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_mixtures = n_mixtures
-        self.n_components = n_components
-        self.kernel = kernel
-        self.kernel_params = kernel_params
-        self.n_directions = n_directions
-        self.tied_noise = tied_noise
-        self.noise_floor = noise_floor
-        self.on_collapse = on_collapse
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_mixtures = max_mixtures
-        self.concentration = concentration
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
+    n_mixtures: int | str = "bic"
+    n_components: int | Sequence[int] | str | None = None
+    _: KW_ONLY
+    kernel: KernelLike = None
+    kernel_params: dict[str, Any] | None = None
+    n_directions: int = 50
+    tied_noise: bool = False
+    noise_floor: float = 1e-6
+    on_collapse: str = "floor"
+    n_init: int = 1
+    n_jobs: int | None = None
+    tol: float = 1e-5
+    max_iter: int = 500
+    max_mixtures: int | None = None
+    concentration: float = 1.0
+    random_state: Seed = None
+    standardize: bool | str = "auto"
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     @property
     def _accepts_nan(self) -> bool:  # type: ignore[override]
@@ -285,25 +247,19 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _n_features_out(self) -> int:
         return sum(self.n_components_)
 
-    def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know of inputs and outputs."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     # --- fitting ---------------------------------------------------------------------------
 
     def _request(self) -> MixtureRequest:
         """Check the parameters and return them for the fit."""
         check_sizes(self.n_mixtures, self.n_components)
-        check_choice("on_collapse", self.on_collapse, COLLAPSE_RULES)
+        _checks.check_choice("on_collapse", self.on_collapse, mixture.COLLAPSE_RULES)
         limit = () if self.max_mixtures is None else ("max_mixtures",)
-        counts = ("max_iter", "n_init", "n_directions", *limit)
-        seed = 0 if self.random_state is None else self.random_state
-        rng = int(seed) if isinstance(seed, Integral) else generator(seed)
-        numbers = ("noise_floor", "tol", "concentration")
-        check_shared(self, counts, numbers)
-        request = request_of(self, MixtureRequest, rng=rng, watch=watch_of(self))
+        numbers = ("noise_floor", "concentration")
+        _checks.check_numbers(
+            self, ("n_init", "n_directions", *limit), numbers, flags=("tied_noise",)
+        )
+        check_kernel_params(self.kernel_params)
+        request = iterative_request(self, MixtureRequest, rng=self._seed)
         if not (self.noise_floor > 0 and self.concentration > 0):
             raise ValueError("noise_floor and concentration must be positive, got 0.")
         return request
@@ -332,14 +288,9 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         >>> MixturePPCA(3, 1, tol=1e-3, random_state=0).fit(X).weights_.shape
         (3,)
         """
-        request = self._request()
         if chunked_table(X) is not None:
-            refuse_weights(sample_weight)
-        with self._training(X, sample_weight) as table:
-            known = request if self.kernel is not None else watched(request, table)
-            model = fit_mixture(table, known)
-        self._keep(model)
-        return self
+            _checks.refuse_weights(sample_weight)
+        return self._learn(mixture.fit_mixture, X, sample_weight)
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> MixturePPCA:
@@ -432,7 +383,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         >>> model.predict(X).shape
         (150,)
         """
-        joint = check_finite_result(self._working.joint(X), X, missing=self._accepts_nan)
+        joint = _checks.check_finite_result(self._working.joint(X), X, missing=self._accepts_nan)
         return backend.namespace(joint).argmax(joint, axis=1)
 
     @on_rows("n_mixtures_")
@@ -611,7 +562,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         >>> mean.shape, covariance.shape
         ((150, 1), (150, 1, 1))
         """
-        check_number("component", component, 0, integer=True)
+        _checks.check_number("component", component, 0, integer=True)
         if component >= self.n_mixtures_:
             raise ValueError(f"component must be below {self.n_mixtures_}, got {component}.")
         found = self._working.posterior(X, int(component))
@@ -705,22 +656,22 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         ((5, 4), (5,))
         """
         model = self._fitted
-        check_number("n_samples", n_samples, 1, integer=True)
-        points, labels = model.working.sample(int(n_samples), generator(random_state))
+        points, labels = model.working.sample(*_checks.check_draws(n_samples, random_state))
         rows = self._outward(Units.outward, inputs_of(points, model.space, Auto()))
         return backend.cast_like(rows, model.mixture.weights), whole_numbers(labels, points)
 
 
 def check_sizes(K: int | str, q: int | Sequence[int] | str | None) -> None:
     """Refuse numbers of components and of directions that no data could satisfy."""
-    words = (*CRITERIA, BOUND)
+    words = (*mixture.CRITERIA, mixture.BOUND)
     if not (K in words if isinstance(K, str) else _are_positive([K])):
         raise ValueError(expected("n_mixtures", f"a positive integer or one of {list(words)}", K))
     if q is None:
         return
     counts: Any = [q] if is_count(q) else q
-    if not (q in CRITERIA if isinstance(q, str) else _are_positive(counts)):
-        what = f"None, a positive integer, one for each of n_mixtures, or one of {list(CRITERIA)}"
+    if not (q in mixture.CRITERIA if isinstance(q, str) else _are_positive(counts)):
+        rules = list(mixture.CRITERIA)
+        what = f"None, a positive integer, one for each of n_mixtures, or one of {rules}"
         raise ValueError(expected("n_components", what, q))
     if isinstance(counts, str):
         if isinstance(K, str) and K != q:
@@ -736,16 +687,10 @@ def _are_positive(values: Any) -> bool:
     return many and all(is_count(one) and int(one) >= 1 for one in values)
 
 
-def check_shared(estimator: Estimator, counts: tuple[str, ...], numbers: tuple[str, ...]) -> None:
-    """Check the parameters that mixtures and chains share."""
-    params = vars(estimator)
-    for name in counts:
-        check_number(name, params[name], 1, integer=True)
-    for name in numbers:
-        check_number(name, params[name], 0)
-    check_flag("tied_noise", params["tied_noise"])
-    if not isinstance(params["kernel_params"], Mapping | None):
-        raise ValueError(expected("kernel_params", "a dictionary or None", params["kernel_params"]))
+def check_kernel_params(given: object) -> None:
+    """Refuse parameters of a kernel that have no names."""
+    if not isinstance(given, Mapping | None):
+        raise ValueError(expected("kernel_params", "a dictionary or None", given))
 
 
 def inputs_of(points: Array, space: KernelSpace | None, method: Method) -> Array:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, field
+
 from dualpca.arrays import Array, backend
 from dualpca.data import Moments
-from dualpca.estimators._attributes import attribute, optional
-from dualpca.estimators._checks import check_choice, check_flag, check_number, generator
+from dualpca.estimators._attributes import attribute
+from dualpca.estimators._checks import check_choice, check_number, check_numbers, fixed_generator
 from dualpca.estimators._linear import LinearEstimator
-from dualpca.estimators._shell import on_rows
+from dualpca.estimators._shell import on_rows, parametrized, request_of
 from dualpca.estimators._streaming import MomentStream, by_moments, partial_fit
 from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.models.spiked import PCARequest, SpikedModel, fit_pca, pca_of_operator
@@ -26,6 +28,7 @@ def pca_of_moments(moments: Moments, count: int, like: Array, request: PCAReques
     return pca_of_operator(operator, count, like, request, column_variances=variances)
 
 
+@parametrized
 class PCA(LinearEstimator):
     """Principal component analysis: the orthogonal directions of largest variance.
 
@@ -108,8 +111,8 @@ class PCA(LinearEstimator):
     array([6.3006, 0.5498])
     """
 
-    _model: SpikedModel
-    _stream: MomentStream
+    _model: SpikedModel = field(init=False)
+    _stream: MomentStream = field(init=False)
     _streaming = by_moments(pca_of_moments)
     _accepts_sparse = True
     _units_in_model = True  # the operator standardises, so that sparse rows and streams can, too
@@ -118,57 +121,40 @@ class PCA(LinearEstimator):
     explained_variance_ratio_ = attribute("ratios")
     singular_values_ = attribute("singular_values")
     var_ = attribute("column_variances")
-    scale_ = optional("scale")
+    scale_ = attribute("scale", optional=True)
     n_components_ = attribute("n_components")
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        copy: bool = True,
-        whiten: bool = False,
-        svd_solver: str = "auto",
-        tol: float = 0.0,
-        iterated_power: int | str = "auto",
-        n_oversamples: int = 10,
-        power_iteration_normalizer: str = "auto",
-        random_state: Seed = None,
-        standardize: bool = False,
-        verbose: bool = False,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.copy = copy
-        self.whiten = whiten
-        self.svd_solver = svd_solver
-        self.tol = tol
-        self.iterated_power = iterated_power
-        self.n_oversamples = n_oversamples
-        self.power_iteration_normalizer = power_iteration_normalizer
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
-        self.device = device
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    copy: bool = True
+    whiten: bool = False
+    svd_solver: str = "auto"
+    tol: float = 0.0
+    iterated_power: int | str = "auto"
+    n_oversamples: int = 10
+    power_iteration_normalizer: str = "auto"
+    random_state: Seed = None
+    standardize: bool = False
+    verbose: bool = False
+    device: str | None = None
 
     def _request(self) -> PCARequest:
         """Check the parameters and return them for the fit."""
         check_choice("svd_solver", self.svd_solver, (*SKLEARN_SOLVERS, *SOLVERS))
-        check_number("tol", self.tol, 0)
-        check_number("n_oversamples", self.n_oversamples, 1, integer=True)
+        check_numbers(
+            self,
+            counts=("n_oversamples",),
+            numbers=("tol",),
+            flags=("copy", "whiten", "standardize"),
+        )
         if self.iterated_power != "auto":
             check_number("iterated_power", self.iterated_power, 0, integer=True)
         normalizers = ("auto", "QR", "LU", "none")
         check_choice("power_iteration_normalizer", self.power_iteration_normalizer, normalizers)
-        for flag in ("copy", "whiten", "standardize"):
-            check_flag(flag, getattr(self, flag))
-        return PCARequest(
-            self.n_components,
-            SKLEARN_SOLVERS.get(self.svd_solver, self.svd_solver),
-            self.tol,
-            0 if self.random_state is None else generator(self.random_state),
-            bool(self.standardize),
-            self.svd_solver,
-        )
+        solver = SKLEARN_SOLVERS.get(self.svd_solver, self.svd_solver)
+        seed = fixed_generator(self.random_state)
+        given = {"solver": solver, "solver_given": self.svd_solver, "seed": seed}
+        return request_of(self, PCARequest, **given)
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> PCA:
         """Fit the model.
@@ -194,11 +180,7 @@ class PCA(LinearEstimator):
         >>> PCA(2).fit(X).components_.shape
         (2, 4)
         """
-        request = self._request()
-        with self._training(X, sample_weight) as table:
-            model = fit_pca(table, request)
-        self._keep(model)
-        return self
+        return self._learn(fit_pca, X, sample_weight)
 
     partial_fit = partial_fit
 

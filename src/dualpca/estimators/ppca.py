@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import KW_ONLY, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualpca import data
 from dualpca.arrays import backend
-from dualpca.data import (
-    LEAST_VARIANCE,
-    LONG_TAILED,
-    InMemoryTable,
-    Moments,
-    Table,
-    Units,
-    has_missing,
-    observed_weights,
-    skewed_columns,
-    used_rows,
-)
+from dualpca.data import InMemoryTable, Moments, Table, Units
 from dualpca.errors import NoiseWarning, SkewWarning, expected, warn
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import (
@@ -27,12 +18,11 @@ from dualpca.estimators._checks import (
     check_matrix,
     check_number,
     column_labels,
-    generator,
 )
 from dualpca.estimators._linear import LatentEstimator
-from dualpca.estimators._shell import iteration_limits, watched
+from dualpca.estimators._shell import T, iterative_request, parametrized
 from dualpca.estimators._streaming import MomentStream, add_moments, by_moments, partial_fit
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import Resumable, Rows, Seed, Weights
 from dualpca.gaussian import check_noise
 from dualpca.models.completing import RefitRequest
 from dualpca.models.dual import to_dual
@@ -45,15 +35,12 @@ if TYPE_CHECKING:
     from dualpca.estimators.bayesian import BayesianPCA
 
 
-def spiked_parameters(estimator: PPCA | BayesianPCA) -> dict[str, Any]:
-    """Check the parameters that PPCA and BayesianPCA share; return them for their requests."""
+def spiked_request(estimator: PPCA | BayesianPCA, kind: type[T]) -> T:
+    """Check the parameters that PPCA and BayesianPCA share; return the request of a fit."""
     check_choice("solver", estimator.solver, ("auto", *SOLVERS))
-    noise, state = estimator.noise_variance, estimator.random_state
-    if noise is not None:
-        check_noise(noise, zero=estimator._zero_noise)
-    limits = iteration_limits(estimator)
-    rng = 0 if state is None else generator(state)
-    return {"noise": noise, "solver": estimator.solver, "rng": rng, **limits}
+    if estimator.noise_variance is not None:
+        check_noise(estimator.noise_variance, zero=estimator._zero_noise)
+    return iterative_request(estimator, kind, noise=estimator.noise_variance)
 
 
 NAMED = 5
@@ -65,12 +52,13 @@ def absorbed(
 ) -> tuple[Moments | Stream, int]:
     """Return the state of a stream after one more chunk, and the rows it counts."""
     X, weights = table.rows, table.weights
-    if not isinstance(state, Stream) and not has_missing(X):
+    if not isinstance(state, Stream) and not data.has_missing(X):
         return add_moments(state, table, request)
     stream = open_stream(state, request).add(X, weights, request.start)
-    return stream, used_rows(X, observed_weights(X, weights))
+    return stream, data.used_rows(X, data.observed_weights(X, weights))
 
 
+@parametrized
 class PPCA(LatentEstimator):
     """Probabilistic principal component analysis, with missing values or without.
 
@@ -176,48 +164,32 @@ class PPCA(LatentEstimator):
     ((1, 2), (1, 2, 2))
     """
 
-    _model: SpikedModel
-    _stream: MomentStream
+    _model: SpikedModel = field(init=False)
+    _stream: MomentStream = field(init=False)
     _streaming = by_moments(ppca_of_stream, absorbed)
     _zero_noise = True  # the limit is a model too
 
     selection_ = attribute("selection")
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        noise_variance: float | None = None,
-        method: str = "closed",
-        solver: str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Seed = None,
-        n_init: int = 1,
-        standardize: bool = False,
-        verbose: bool = False,
-        checkpoint: Any = None,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.noise_variance = noise_variance
-        self.method = method
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_init = n_init
-        self.standardize = standardize
-        self.verbose = verbose
-        self.checkpoint = checkpoint
-        self.device = device
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    noise_variance: float | None = None
+    method: str = "closed"
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int = 1000
+    random_state: Seed = None
+    n_init: int = 1
+    standardize: bool = False
+    verbose: bool = False
+    checkpoint: Resumable = None
+    device: str | None = None
 
     def _request(self) -> PPCARequest:
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("closed", "em"))
         check_number("n_init", self.n_init, 1, integer=True)
-        shared = spiked_parameters(self)
-        return PPCARequest(self.n_components, method=self.method, n_init=self.n_init, **shared)
+        return spiked_request(self, PPCARequest)
 
     def _units_of(self, table: Table) -> Units | None:
         units = super()._units_of(table)
@@ -226,8 +198,8 @@ class PPCA(LatentEstimator):
 
     def _warn_of_tails(self, table: Table, *, standardized: bool) -> None:
         """Warn of columns that count in the model and of which a few values decide."""
-        share = 0.0 if standardized else LEAST_VARIANCE
-        found = skewed_columns(table, LONG_TAILED, least_variance=share)
+        share = 0.0 if standardized else data.LEAST_VARIANCE
+        found = data.skewed_columns(table, data.LONG_TAILED, least_variance=share)
         if not found.columns.size:
             return
         names = column_labels(self, found.columns)
@@ -271,11 +243,10 @@ class PPCA(LatentEstimator):
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
-            model = fit_ppca(table, watched(request, table))
+            model = fit_ppca(table, self._watched(request, table))
             if request.n_components is None and request.noise is None:
                 self._warn_of_noise(table, model)
-        self._keep(model)
-        return self
+        return self._keep(model)
 
     partial_fit = partial_fit
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, field, replace
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -13,14 +13,15 @@ from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Table, Units, compared, farthest_apart
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import check_flag, check_number, generator
+from dualpca.estimators._checks import check_flag
 from dualpca.estimators._linear import LatentEstimator
-from dualpca.estimators._shell import on_rows
+from dualpca.estimators._shell import iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.models.completing import RefitRequest
 from dualpca.models.robust import RobustFit, RobustModel, RobustRequest, fit_robust, robust_units
 
 
+@parametrized
 class RobustPPCA(LatentEstimator):
     """Probabilistic PCA that outliers do not decide: x is a multivariate t, not a Gaussian.
 
@@ -111,7 +112,7 @@ class RobustPPCA(LatentEstimator):
     (array([[0.5, 0.5, 0.5, 0.5]]), 20)
     """
 
-    _model: RobustModel
+    _model: RobustModel = field(init=False)
 
     selection_ = attribute("selection")
     degrees_of_freedom_ = attribute("dof")
@@ -122,26 +123,15 @@ class RobustPPCA(LatentEstimator):
         """The number of free parameters: those of PPCA, and ν unless it was given."""
         return int(self._fitted.n_parameters()) + (self.degrees_of_freedom is None)
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        degrees_of_freedom: float | None = None,
-        trim: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: Seed = None,
-        standardize: bool = False,
-        verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.degrees_of_freedom = degrees_of_freedom
-        self.trim = trim
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.standardize = standardize
-        self.verbose = verbose
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    degrees_of_freedom: float | None = None
+    trim: bool = True
+    tol: float = 1e-6
+    max_iter: int = 1000
+    random_state: Seed = None
+    standardize: bool = False
+    verbose: bool = False
 
     def fit(self, X: Rows, y: object = None, sample_weight: Weights = None) -> Any:
         """Fit the model by maximum likelihood to the rows that are not set aside.
@@ -177,20 +167,11 @@ class RobustPPCA(LatentEstimator):
         """Check the parameters and return them for the fit."""
         check_flag("trim", self.trim)
         nu: Any = self.degrees_of_freedom
-        state = self.random_state
         number = isinstance(nu, Real) and not isinstance(nu, bool)
         if nu is not None and not (number and float(nu) > 0):
             raise ValueError(expected("degrees_of_freedom", "None or a number above 0", nu))
-        check_number("tol", self.tol, 0)
-        check_number("max_iter", self.max_iter, 1, integer=True)
-        return RobustRequest(
-            n_components=self.n_components,
-            dof=None if nu is None else float(nu),
-            trim=bool(self.trim),
-            rng=0 if state is None else generator(state),
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        dof = None if nu is None else float(nu)
+        return iterative_request(self, RobustRequest, dof=dof, trim=bool(self.trim))
 
     # --- units ---------------------------------------------------------------------------------
 

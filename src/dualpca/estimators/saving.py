@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
@@ -27,21 +27,9 @@ import dualpca
 from dualpca.arrays import Array, backend, to_host
 from dualpca.data import Host, replacing
 from dualpca.errors import ModelFileError, expected
+from dualpca.files import fields
 from dualpca.files import metadata as beside
 from dualpca.files.container import parse, read_container, write_container
-from dualpca.files.fields import (
-    Decoder,
-    Encoder,
-    EstimatorParts,
-    Undecoded,
-    allowed,
-    escaped,
-    fits,
-    function_name,
-    in_words,
-    not_default,
-    sizes_of,
-)
 
 if TYPE_CHECKING:
     from dualpca.estimators._shell import Estimator
@@ -111,8 +99,8 @@ def save(
     if not hasattr(type(model), "get_params"):
         raise TypeError(expected("model", "an estimator of dualpca, or a pipeline of them", model))
     check_is_fitted(model)
-    encoder = Encoder(functions)
-    tree = encoder.encode(_taken_apart(model), "")
+    encoder = fields.Encoder(functions, _taken_apart)
+    tree = encoder.encode(model, "")
     text = {"format": MODEL_FORMAT, "version": own_version(), "model": tree}
     if metadata is not None:
         beside.check(metadata, _n_features(model))
@@ -186,14 +174,14 @@ def contents_of(
     """Return everything that a model file holds."""
     functions = list(functions)
     for one in functions:
-        if not function_name(one):
+        if not fields.function_name(one):
             what = "functions that are defined in modules"
             raise TypeError(expected("functions", what, one))
     arrays, text = read_container(path)
     found = parse(text)
     _check_contents(found)
-    decoder = Decoder(arrays, functions)
-    model = _Estimators(decoder, found["version"]).made(decoder.decode(found["model"]))
+    decoder = fields.Decoder(arrays, functions, partial(_made, found["version"]))
+    model = decoder.decode(found["model"])
     metadata = decoder.decode(found["metadata"]) if "metadata" in found else {}
     if not _is_fitted(model):
         raise ModelFileError("the model in the file was never fitted: save it after fit.")
@@ -247,89 +235,71 @@ def parameter_types() -> dict[str, type]:
     from dualpca.preimages import Method
 
     densities = Gaussian | KernelDensity | MixtureDensity
-    return allowed(Kernel | Method | Checkpoint | Censored | densities)
+    return fields.allowed(Kernel | Method | Checkpoint | Censored | densities)
 
 
-def _everywhere(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a value in which `change` was made to what lists, tuples and dictionaries hold."""
-    if type(value) in (list, tuple):
-        return type(value)(_everywhere(part, change) for part in value)
-    if type(value) is dict:
-        return {key: _everywhere(part, change) for key, part in value.items()}
-    return change(value)
-
-
-def _taken_apart(value: Any) -> Any:
-    """Return an estimator as its parts; any other value as it is."""
-    kind = kind_of(type(value).__name__)
-    if kind is None or kind.cls is not type(value):
-        return value
+def _taken_apart(value: Any) -> fields.EstimatorParts | None:
+    """Return the parts of an estimator, None for any other value."""
     name = type(value).__name__
-    params = _everywhere(not_default(kind.cls, value.get_params(deep=False)), _taken_apart)
+    kind = kind_of(name)
+    if kind is None or kind.cls is not type(value):
+        return None
     try:
         check_parameters(value)
     except (ValueError, TypeError) as error:
         remedy = "Set what a fit accepts with set_params, then save."
         raise ModelFileError(f"{name} cannot be saved: {error} {remedy}") from None
-    return EstimatorParts(name, params, _everywhere(kind.take_apart(value), _taken_apart))
+    params = fields.not_default(kind.cls, value.get_params(deep=False))
+    return fields.EstimatorParts(name, params, kind.take_apart(value))
 
 
-class _Estimators(NamedTuple):
-    """Makes estimators of what a file says of them."""
+def _made(version: str, decoder: fields.Decoder, tree: dict[str, Any], depth: int) -> BaseEstimator:
+    """Return the estimator that a tree of a file describes, which this version wrote."""
+    name = tree["estimator"]
+    kind = kind_of(name) if isinstance(name, str) else None
+    if kind is None or not {"params"} <= set(tree) <= {"estimator", "params", *PARTS}:
+        what = "one of dualpca's estimators with parameters and fitted model"
+        raise ModelFileError(expected("the model in the file", what, str(name)[:80]))
+    params = decoder.items(parameter_types(), tree["params"], depth)
+    unknown = sorted(set(params) - set(kind.cls._get_param_names()))
+    if unknown:
+        some = fields.escaped(", ".join(unknown), 80)
+        raise ModelFileError(
+            f"{name} of dualpca {own_version()} has no parameter {some}: the file says that "
+            f"dualpca {version} wrote it. Install that version or a newer one."
+        )
+    estimator = _unfitted(kind, params)
+    known = {
+        name: cls for hint in kind.hints.values() for name, cls in fields.allowed(hint).items()
+    }
+    learned = {part: tree[part] for part in PARTS if part in tree}
+    found = decoder.items(known, learned, depth)
+    for part, one in found.items():
+        if part not in kind.hints or not fields.fits(one, kind.hints[part], {}):
+            raise ModelFileError(f"the {part} of {name} in the file is not one of its kind.")
+    if found:
+        kind.put_together(estimator, found)
+    return estimator
 
-    decoder: Decoder
-    version: str  # of the library that wrote the file
 
-    def made(self, value: Any) -> Any:
-        """Return a decoded value with the estimators in it."""
-        return _everywhere(value, self._made)
-
-    def _made(self, value: Any) -> Any:
-        if not isinstance(value, Undecoded):
-            return value
-        kind, estimator = self._unfitted(value)
-        hints = kind.hints
-        known = {name: cls for hint in hints.values() for name, cls in allowed(hint).items()}
-        learned = {part: value.tree[part] for part in PARTS if part in value.tree}
-        found = self.made(self.decoder.items(known, learned, value.depth))
-        for part, one in found.items():
-            if part not in hints or not fits(one, hints[part], {}):
-                what = f"the {part} of {kind.cls.__name__} in the file"
-                raise ModelFileError(f"{what} is not one of its kind.")
-        if found:
-            kind.put_together(estimator, found)
-        return estimator
-
-    def _unfitted(self, value: Undecoded) -> tuple[Kind, Any]:
-        """Return the kind of estimator in the file, and one with the parameters there."""
-        tree, name = value.tree, value.tree["estimator"]
-        kind = kind_of(name) if isinstance(name, str) else None
-        if kind is None or not {"params"} <= set(tree) <= {"estimator", "params", *PARTS}:
-            what = "one of dualpca's estimators with parameters and fitted model"
-            raise ModelFileError(expected("the model in the file", what, str(name)[:80]))
-        params = self.made(self.decoder.items(parameter_types(), tree["params"], value.depth))
-        unknown = sorted(set(params) - set(kind.cls._get_param_names()))
-        if unknown:
-            some = escaped(", ".join(unknown), 80)
-            raise ModelFileError(
-                f"{name} of dualpca {own_version()} has no parameter {some}: the file says that "
-                f"dualpca {self.version} wrote it. Install that version or a newer one."
-            )
-        for param, hint in kind.params.items():
-            if param in params and not fits(params[param], hint, {}):
-                what = f"{param} of {name} in the file"
-                raise ModelFileError(expected(what, "of its kind", str(params[param])[:80]))
-        try:
-            estimator = kind.cls(**params)
-        except TypeError:
-            what = f"all parameters of {name}"
-            raise ModelFileError(expected("the file", what, sorted(params))) from None
-        try:
-            check_parameters(estimator)
-        except UNUSABLE as error:
-            what = f"a parameter of {name} in the file cannot be used"
-            raise ModelFileError(f"{what}: {escaped(str(error), 300)}") from None
-        return kind, estimator
+def _unfitted(kind: Kind, params: dict[str, Any]) -> BaseEstimator:
+    """Return an estimator of a kind with parameters that it can be fitted with."""
+    name = kind.cls.__name__
+    for param, hint in kind.params.items():
+        if param in params and not fields.fits(params[param], hint, {}):
+            what = f"{param} of {name} in the file"
+            raise ModelFileError(expected(what, "of its kind", str(params[param])[:80]))
+    try:
+        estimator: BaseEstimator = kind.cls(**params)
+    except TypeError:
+        what = f"all parameters of {name}"
+        raise ModelFileError(expected("the file", what, sorted(params))) from None
+    try:
+        check_parameters(estimator)
+    except UNUSABLE as error:
+        what = f"a parameter of {name} in the file cannot be used"
+        raise ModelFileError(f"{what}: {fields.escaped(str(error), 300)}") from None
+    return estimator
 
 
 UNUSABLE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
@@ -343,7 +313,7 @@ def check_parameters(estimator: BaseEstimator) -> None:
     for name, hint in hints.items():
         value = params.get(name)
         if not _plausible(value.item() if isinstance(value, np.generic) else value, hint):
-            raise ValueError(expected(name, in_words(hint), value))
+            raise ValueError(expected(name, fields.in_words(hint), value))
     if hasattr(estimator, "_check_parameters"):
         estimator._check_parameters()
     elif hasattr(estimator, "_parameter_constraints"):  # one of scikit-learn's
@@ -362,8 +332,8 @@ def _plausible(value: Any, hint: Any) -> bool:
     if hint is float or float in get_args(hint):
         hint = hint | int  # also of any size
     if isinstance(value, bool) or (type(value) is int and value in (0, 1)):
-        return any(fits(one, hint, {}, ranges=False) for one in (bool(value), int(value)))
-    return fits(value, hint, {}, ranges=False)
+        return any(fields.fits(one, hint, {}, ranges=False) for one in (bool(value), int(value)))
+    return fields.fits(value, hint, {}, ranges=False)
 
 
 # --- Kinds of estimators -------------------------------------------------------------------------
@@ -411,7 +381,7 @@ def _own_kind(cls: Any) -> Kind:
 def _set_inputs(estimator: BaseEstimator, inputs: dict[str, Any]) -> None:
     sizes = {"d": inputs.get("n_features_in_", 0)}
     for name, value in inputs.items():
-        if name not in INPUTS or not fits(value, INPUTS[name], sizes):
+        if name not in INPUTS or not fields.fits(value, INPUTS[name], sizes):
             what = f"{name} of {type(estimator).__name__} in the file"
             raise ModelFileError(expected(what, "what the estimator keeps", str(value)[:80]))
     estimator.__dict__.update(inputs)
@@ -443,7 +413,7 @@ def _put_together(estimator: Estimator, found: dict[str, Any]) -> None:
     try:
         together = estimator._goes_together()
     except UNUSABLE as error:
-        words = escaped(str(error), 300)
+        words = fields.escaped(str(error), 300)
         raise ModelFileError(f"the model of {name} in the file cannot be used: {words}") from None
     if not together:
         raise ModelFileError(f"the model of {name} in the file does not fit its inputs.")
@@ -492,7 +462,7 @@ def _put_scaler_together(scaler: BaseEstimator, found: dict[str, Any]) -> None:
     _set_inputs(scaler, inputs)
     needed = (scaler.with_mean, model.mean), (scaler.with_std, model.scale)
     features = inputs.get("n_features_in_")
-    same = sizes_of(model).get("d", features) == features
+    same = fields.sizes_of(model).get("d", features) == features
     if not same or any(asked and part is None for asked, part in needed):
         raise ModelFileError("the scaler in the file has not the mean and scale of its features.")
     vars(scaler).update({f"{name}_": value for name, value in vars(found["model"]).items()})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -11,21 +13,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dualpca.arrays import Array, backend
+from dualpca.data import Host
 from dualpca.errors import expected
-from dualpca.estimators._attributes import attribute, parameter_count, unit_of_columns
-from dualpca.estimators._shell import Estimator
+from dualpca.estimators._attributes import attribute, unit_of_columns
+from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Lengths, Rows, Weights
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
-from dualpca.models.hidden_markov import (
-    HiddenMarkovRequest,
-    SequenceClassesModel,
-    check_lengths,
-    check_priors,
-    fit_sequence_classes,
-)
-from dualpca.models.kernel_space import KernelSpace
+from dualpca.models import hidden_markov
+from dualpca.models.hidden_markov import HiddenMarkovRequest, SequenceClassesModel
 
 
+@parametrized
 class SequenceClassifier(ClassifierMixin, Estimator):
     """Bayes' rule over sequences: P(c | X) ∝ P(c) p(X | c), a hidden Markov model for each class.
 
@@ -75,18 +73,18 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     1.0
     """
 
-    _model: SequenceClassesModel
+    _model: SequenceClassesModel = field(init=False)
     _accepts_nan = True
     _finds_units = True
 
     classes_ = attribute("classes")
     priors_ = attribute("priors")
-    n_parameters_ = parameter_count()
+    n_parameters_ = attribute("n_parameters")
+    kernel_space_ = attribute("space", optional=True)
     scale_ = unit_of_columns()
 
-    def __init__(self, model: HiddenMarkovPCA | None = None, priors: Any = "frequencies") -> None:
-        self.model = model
-        self.priors = priors
+    model: HiddenMarkovPCA | None = None
+    priors: str | Sequence[float] | Host = "frequencies"
 
     @property
     def device(self) -> str | None:  # type: ignore[override]
@@ -106,11 +104,6 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     @property
     def _depends_on_units(self) -> bool:  # type: ignore[override]
         return getattr(self._base, "kernel", None) is None
-
-    @property
-    def kernel_space_(self) -> KernelSpace | None:
-        """The space of all classes; None for that of the inputs."""
-        return self._fitted.space  # type: ignore[no-any-return]
 
     @property
     def models_(self) -> list[HiddenMarkovPCA]:
@@ -157,7 +150,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         with self._training(np.asarray(X) if isinstance(X, np.memmap) else X) as table:
             steps = check_sequences(lengths, int(table.n or 0))
             labels = self._labels(y, len(steps))
-            model = fit_sequence_classes(table, steps, labels, self.priors, request)
+            model = hidden_markov.fit_sequence_classes(table, steps, labels, self.priors, request)
         self._keep(model)
         for one in self.models_:
             one._keep(one._model)  # which warns, such as of states that are never visited
@@ -174,7 +167,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         return base._request()
 
     def _goes_together(self) -> bool:
-        check_priors(self.priors, np.ones(len(self._model.priors)))
+        hidden_markov.check_priors(self.priors, np.ones(len(self._model.priors)))
         return super()._goes_together()
 
     def _parts_with_features(self) -> list[Any]:
@@ -354,4 +347,6 @@ class SequenceClassifier(ClassifierMixin, Estimator):
 
 def check_sequences(lengths: Lengths, n: int) -> Any:
     """Return the lengths of sequences; rows of a table without are sequences of one row each."""
-    return check_lengths(np.ones(n, dtype=np.int64) if lengths is None else lengths, n)
+    return hidden_markov.check_lengths(
+        np.ones(n, dtype=np.int64) if lengths is None else lengths, n
+    )

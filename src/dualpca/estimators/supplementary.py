@@ -8,23 +8,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from dualpca import gaussian
 from dualpca.arrays import backend
 from dualpca.data import Host, require_in_memory
 from dualpca.data.frames import check_columns, is_arrow, is_date, is_frame
 from dualpca.data.kinds import Cells, column_cells, opened_table
 from dualpca.errors import expected
 from dualpca.estimators._checks import check_weights
-from dualpca.gaussian import (
-    Coded,
-    Reliabilities,
-    Representation,
-    Supplementary,
-    SupplementaryRows,
-    category_columns,
-    deviations,
-    number_columns,
-    representation,
-)
+from dualpca.gaussian import Coded, Representation, Supplementary
 
 BLOCK = 4_000_000
 """Numbers that a block of rows may need: covariances of its latents, or its entries."""
@@ -134,8 +125,8 @@ def supplementary(
     Z, reliability, shown = _passed(model, X, numbers, coded, weights)
     by_number = None if reliability is None else reliability.numbers
     by_level = None if reliability is None else reliability.levels
-    levels, ratios = category_columns(coded, Z, weights, by_level, shown)
-    found = number_columns(numbers.names, numbers.values, Z, weights, by_number)
+    levels, ratios = gaussian.category_columns(coded, Z, weights, by_level, shown)
+    found = gaussian.number_columns(numbers.names, numbers.values, Z, weights, by_number)
     return Supplementary(found, levels, ratios, None if rows is None else _placed(model, rows))
 
 
@@ -144,11 +135,11 @@ def supplementary(
 
 def _passed(
     model: Placing, X: Any, numbers: Numbers, coded: Coded, weights: Host
-) -> tuple[Host, Reliabilities | None, Representation | None]:
+) -> tuple[Host, gaussian.Reliabilities | None, Representation | None]:
     """Return scores (n, q), average reliabilities, and how well axes show the levels."""
     n, axes, scores = _height(X), _axes(model), []
     # the weights with which rows count in the average of every number and every level
-    squares = weights[:, None] * deviations(numbers.values, weights)[0] ** 2
+    squares = weights[:, None] * gaussian.deviations(numbers.values, weights)[0] ** 2
     G = coded.indicator(weights)
     posterior = _posterior(model)
     spreads: list[Host] = []
@@ -169,17 +160,17 @@ def _passed(
     q, size = Z.shape[1], G @ np.ones(n)
     shown = None
     if axes is not None and offsets is not None:
-        shown = representation(offsets / np.where(size > 0, size, np.nan)[:, None], axes.V)
+        shown = gaussian.representation(offsets / np.where(size > 0, size, np.nan)[:, None], axes.V)
     if posterior is None:
         return Z, None, shown
     total = np.concatenate([squares.sum(axis=0), size])
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = (sum(spreads) / total[:, None]).reshape(-1, q, q)
     p = squares.shape[1]
-    return Z, Reliabilities(mean[:p], mean[p:]), shown
+    return Z, gaussian.Reliabilities(mean[:p], mean[p:]), shown
 
 
-def _placed(model: Placing, rows: Any) -> SupplementaryRows:
+def _placed(model: Placing, rows: Any) -> gaussian.SupplementaryRows:
     """Return where rows lie, and how well the axes show it."""
     require_in_memory(rows, "rows")
     rows = _apart(model, rows, None)[0]
@@ -189,11 +180,11 @@ def _placed(model: Placing, rows: Any) -> SupplementaryRows:
         block = _sliced(rows, part)
         places.append(_host(model.transform(block)))
         if axes is not None:
-            found.append(representation(_offsets(model, axes, block), axes.V))
+            found.append(gaussian.representation(_offsets(model, axes, block), axes.V))
     if axes is None:
-        return SupplementaryRows(np.concatenate(places), None, None)
+        return gaussian.SupplementaryRows(np.concatenate(places), None, None)
     cos2, distance = (np.concatenate(part) for part in zip(*found, strict=True))
-    return SupplementaryRows(np.concatenate(places), cos2, distance)
+    return gaussian.SupplementaryRows(np.concatenate(places), cos2, distance)
 
 
 def _posterior(model: Placing) -> Any:

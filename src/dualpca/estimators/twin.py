@@ -6,7 +6,7 @@ from typing import Any
 
 from dualpca.arrays import Array
 from dualpca.errors import expected
-from dualpca.estimators._attributes import attribute, parameter_count
+from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, check_number
 from dualpca.estimators._kernel import KernelEstimator
 from dualpca.estimators._shell import on_rows
@@ -120,7 +120,7 @@ class TwinKernelPCA(KernelEstimator):
     loglikelihoods_ = attribute("history.loglikelihoods")
     n_iter_ = attribute("history.n_iter")
     converged_ = attribute("history.converged")
-    n_parameters_ = parameter_count()
+    n_parameters_ = attribute("n_parameters")
 
     def __init__(
         self,

@@ -18,16 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualpca import errors
 from dualpca.arrays import Array, backend
 from dualpca.data import Host, Units, atomic
-from dualpca.errors import (
-    CheckpointError,
-    CheckpointWarning,
-    DualPCAError,
-    ModelFileError,
-    expected,
-    warn,
-)
 from dualpca.files.container import parse, read_container, write_container
 from dualpca.files.fields import escaped, fits
 from dualpca.models.driver import Keeper, State
@@ -73,10 +66,10 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike):
-            raise ValueError(expected("path", "the name of a file", self.path))
+            raise ValueError(errors.expected("path", "the name of a file", self.path))
         seconds: Any = self.seconds
         if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
-            raise ValueError(expected("seconds", "a number of at least 0", self.seconds))
+            raise ValueError(errors.expected("seconds", "a number of at least 0", self.seconds))
         object.__setattr__(self, "path", os.fspath(self.path))
 
     @classmethod
@@ -101,7 +94,7 @@ class Checkpoint:
             return asked
         if isinstance(asked, str | os.PathLike):
             return cls(os.fspath(asked))
-        raise ValueError(expected("checkpoint", "None, a path or a Checkpoint", asked))
+        raise ValueError(errors.expected("checkpoint", "None, a path or a Checkpoint", asked))
 
 
 class CheckpointWatch(NamedTuple):
@@ -154,7 +147,7 @@ class CheckpointKeeper(Keeper):
             write_container(self.path, every, json.dumps(text))
         except OSError as error:  # hours of work are worth more than the file
             what = f"{self.path} could not be written ({error.strerror or error})"
-            warn(f"{what}: the fit goes on without it. Make room.", CheckpointWarning)
+            errors.warn(f"{what}: the fit goes on without it. Make room.", errors.CheckpointWarning)
         self.last = time.monotonic()
 
     def done(self) -> None:
@@ -166,14 +159,14 @@ class CheckpointKeeper(Keeper):
         """Return the state in the file; refuse one of another fit."""
         try:
             arrays, text = read_container(self.path)
-        except ModelFileError as error:
-            raise ModelFileError(self._refusal(error.why)) from None
+        except errors.ModelFileError as error:
+            raise errors.ModelFileError(self._refusal(error.why)) from None
         numbers = self._check(text, arrays)
         state = {k[6:]: v for k, v in arrays.items() if k.startswith("state.")}
         odd = [k for k, v in state.items() if k not in ANY_NUMBER and not backend.all_finite(v)]
         if odd:
             what = f"{escaped(', '.join(odd), MOST_SHOWN)} in it is not finite"
-            raise CheckpointError(self._refusal(what))
+            raise errors.CheckpointError(self._refusal(what))
         _resumed.add(self.path)
         return state, numbers
 
@@ -182,16 +175,16 @@ class CheckpointKeeper(Keeper):
         try:
             found = parse(text)
             of, n, numbers = found["of"], found["n"], found["numbers"]
-        except (ModelFileError, KeyError, TypeError):
-            raise CheckpointError(self._refusal("it is no checkpoint")) from None
+        except (errors.ModelFileError, KeyError, TypeError):
+            raise errors.CheckpointError(self._refusal("it is no checkpoint")) from None
         if not fits(of, dict[str, str], {}) or type(n) is not float or type(numbers) is not dict:
-            raise CheckpointError(self._refusal("it is no checkpoint"))
+            raise errors.CheckpointError(self._refusal("it is no checkpoint"))
         if found.get("format") != STATE_FORMAT:
-            raise CheckpointError(self._refusal("another version of dualpca wrote it"))
+            raise errors.CheckpointError(self._refusal("another version of dualpca wrote it"))
         self._check_parameters(of)
         theirs = arrays.get("data.mean"), arrays.get("data.variance")
         if n != self.n or not _same(theirs, (self.data["mean"], self.data["variance"])):
-            raise CheckpointError(self._refusal("it is of other data"))
+            raise errors.CheckpointError(self._refusal("it is of other data"))
         return numbers
 
     def _check_parameters(self, of: dict[str, str]) -> None:
@@ -201,7 +194,7 @@ class CheckpointKeeper(Keeper):
             both = ((k, str(of.get(k)), str(self.of.get(k))) for k in some)
             short = ([escaped(word, MOST_SHOWN) for word in words] for words in both)
             differ = ", ".join(f"{k}={there} there, {here} here" for k, there, here in short)
-            raise CheckpointError(self._refusal(f"its fit has other parameters: {differ}"))
+            raise errors.CheckpointError(self._refusal(f"its fit has other parameters: {differ}"))
 
     def _refusal(self, why: str) -> str:
         return f"{self.path} cannot be resumed: {why}. Remove it, or give another path."
@@ -214,13 +207,13 @@ def resuming(asked: Any) -> Iterator[None]:
     path = None if checkpoint is None else Path(checkpoint.path)
     try:
         yield
-    except DualPCAError:
+    except errors.DualPCAError:
         raise
     except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError) as error:
         if path not in _resumed:
             raise
         why = f"{path} cannot be resumed: it does not hold a state of this fit"
-        raise CheckpointError(f"{why}. Remove it, or give another path.") from error
+        raise errors.CheckpointError(f"{why}. Remove it, or give another path.") from error
     finally:
         if path is not None:
             _resumed.discard(path)

@@ -154,9 +154,16 @@ def fits(value: object, hint: Any, sizes: Sizes, ranges: bool = True) -> bool:
     >>> fits(-1.0, Annotated[float, ">= 0"], {}), fits(float("nan"), float, {})
     (False, False)
     """
-    check = CHECKS.get(get_origin(hint))
-    if check is not None:
-        return check(value, get_args(hint), sizes, ranges)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _fits_annotated(value, args, sizes, ranges)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, one, sizes, ranges) for one in args)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in args)
+    if origin in (dict, list, tuple, Sequence):
+        parts = _parts(value, origin, args)
+        return parts is not None and all(fits(*part, sizes, ranges) for part in parts)
     if hint in (int, float):
         return _is_number(value, hint) and (not ranges or _is_ordinary(value))
     if hint in (bool, str):
@@ -164,6 +171,20 @@ def fits(value: object, hint: Any, sizes: Sizes, ranges: bool = True) -> bool:
     if hint is None:
         return value is None
     return hint is Any or not isinstance(hint, type) or hint in type(value).__mro__
+
+
+def _parts(value: Any, origin: object, args: tuple[Any, ...]) -> list[tuple[Any, Any]] | None:
+    """Return what a container holds, with the annotation of each; None if it is another one."""
+    if origin is Sequence:
+        value = value.tolist() if isinstance(value, np.ndarray) and value.ndim else value
+        return [(item, args[0]) for item in value] if type(value) in (list, tuple) else None
+    if type(value) is not origin:
+        return None
+    if origin is dict:
+        named = all(type(key) is str for key in value)
+        return [(item, args[1]) for item in value.values()] if named else None
+    hints = args if origin is tuple and args[1:] != (Ellipsis,) else args[:1] * len(value)
+    return list(zip(value, hints, strict=True)) if len(hints) == len(value) else None
 
 
 def _is_number(value: object, hint: Any) -> bool:
@@ -192,55 +213,6 @@ def _fits_annotated(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: 
     else:
         same = _is_array(value, words, sizes)
     return same and (not ranges or within(value, conditions, sizes))
-
-
-def _fits_one(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
-    return any(fits(value, one, sizes, ranges) for one in args)
-
-
-def _is_literal(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
-    return any(type(value) is type(one) and value == one for one in args)
-
-
-def _fits_dict(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
-    return type(value) is dict and all(
-        type(k) is str and fits(v, args[1], sizes, ranges) for k, v in value.items()
-    )
-
-
-def _fits_list(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
-    return type(value) is list and all(fits(item, args[0], sizes, ranges) for item in value)
-
-
-def _fits_tuple(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
-    if type(value) is not tuple:
-        return False
-    every = (args[0],) * len(value) if args[1:] == (Ellipsis,) else args
-    return len(every) == len(value) and all(
-        fits(item, one, sizes, ranges) for item, one in zip(value, every, strict=True)
-    )
-
-
-def _fits_sequence(value: object, args: tuple[Any, ...], sizes: Sizes, ranges: bool) -> bool:
-    if args == (float,) and isinstance(value, np.ndarray) and value.dtype.kind in "fi":
-        return value.ndim == 1 and (not ranges or within(value, "", sizes))
-    items = value.tolist() if isinstance(value, np.ndarray) and value.ndim else value
-    if type(items) is not list and type(items) is not tuple:
-        return False
-    return all(fits(item, args[0], sizes, ranges) for item in items)
-
-
-CHECKS: dict[object, Callable[[object, tuple[Any, ...], Sizes, bool], bool]] = {
-    Annotated: _fits_annotated,
-    Union: _fits_one,
-    types.UnionType: _fits_one,
-    Literal: _is_literal,
-    dict: _fits_dict,
-    list: _fits_list,
-    tuple: _fits_tuple,
-    Sequence: _fits_sequence,
-}
-"""Origin of an annotation to what compares a value with its arguments."""
 
 
 def _shares(value: object, words: str, sizes: Sizes) -> bool:
@@ -453,8 +425,7 @@ def _annotated_in_words(base: Any, words: Any, *more: str) -> str:
 # --- To JSON -------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class EstimatorParts:
+class EstimatorParts(NamedTuple):
     """An estimator taken apart: the name of its class, its parameters, and what it has learned."""
 
     name: str
@@ -469,11 +440,15 @@ class Encoder:
     ----------
     functions : bool
         Keep the names of functions; without it they cannot be saved.
+    taken_apart : callable
+        Returns the parts of an estimator, None for any other value.
     """
 
-    def __init__(self, functions: bool = False) -> None:
+    def __init__(
+        self, functions: bool, taken_apart: Callable[[object], EstimatorParts | None]
+    ) -> None:
         self.arrays: dict[str, Host] = {}
-        self.functions = functions
+        self.functions, self.taken_apart = functions, taken_apart
         self._seen: dict[int, tuple[Any, dict[str, str]]] = {}
 
     def encode(self, value: Any, where: str) -> Any:
@@ -486,22 +461,11 @@ class Encoder:
         if isinstance(value, float):
             return value if np.isfinite(value) else {"float": repr(value)}
         cls: type = type(value)
-        if is_record(cls) and _is_own(cls):
-            return self._record(value, where)
         if cls is dict:
             return self._dict(value, where)
         if cls is list:
             return self._list(value, where)
         return {"tuple": self._list(value, where)} if cls is tuple else self._other(value, where)
-
-    def _record(self, value: Any, where: str) -> Any:
-        prefix = f"{where}." if where else ""
-        if isinstance(value, EstimatorParts):
-            params = self._items(value.params, prefix)
-            return {"estimator": value.name, "params": params, **self._items(value.learned, prefix)}
-        cls: type = type(value)
-        kept = not_default(cls, {k: getattr(value, k) for k in hints_of(cls)})
-        return {"type": name_of(cls), "fields": self._items(kept, prefix)}
 
     def _items(self, items: Mapping[Any, Any], prefix: str) -> dict[Any, Any]:
         return {k: self.encode(v, f"{prefix}{k}") for k, v in items.items()}
@@ -521,7 +485,15 @@ class Encoder:
         return [self.encode(v, f"{where}.{i}") for i, v in enumerate(value)]
 
     def _other(self, value: Any, where: str) -> Any:
-        """Return an array, a sparse matrix or a function as JSON."""
+        """Return an estimator, an object of ours, an array or a function as JSON."""
+        prefix, whole = f"{where}." if where else "", self.taken_apart(value)
+        if whole is not None:
+            params, learned = self._items(whole.params, prefix), self._items(whole.learned, prefix)
+            return {"estimator": whole.name, "params": params, **learned}
+        cls: type = type(value)
+        if is_record(cls) and _is_own(cls):
+            kept = not_default(cls, {k: getattr(value, k) for k in hints_of(cls)})
+            return {"type": name_of(cls), "fields": self._items(kept, prefix)}
         if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
             return _names_of(value, where)
         if isinstance(value, np.ndarray) or backend.is_foreign(value):
@@ -604,17 +576,8 @@ def unsavable(value: Any, where: str) -> ModelFileError:
 # --- From JSON -----------------------------------------------------------------------------------
 
 
-class Undecoded(NamedTuple):
-    """An estimator in a file, for those to decode who know estimators."""
-
-    tree: Mapping[str, Any]
-    depth: int
-
-
 class Decoder:
     """Turn JSON and arrays back into values; a type that is not known is refused.
-
-    Estimators are left as they are.
 
     Parameters
     ----------
@@ -622,11 +585,17 @@ class Decoder:
         Name to array.
     functions : sequence of callables
         Those that values may consist of.
+    made : callable
+        Returns the estimator that a tree describes, given this, the tree and its depth.
     """
 
     def __init__(
-        self, arrays: Mapping[str, Host], functions: Iterable[Callable[..., Any]] = ()
+        self,
+        arrays: Mapping[str, Host],
+        functions: Iterable[Callable[..., Any]],
+        made: Callable[[Decoder, dict[str, Any], int], object],
     ) -> None:
+        self.made = made
         self.known: Mapping[str, type] = {}
         self.arrays = arrays
         self.functions = {function_name(one): one for one in functions}
@@ -657,7 +626,7 @@ class Decoder:
 
     def _object(self, tree: dict[str, Any], depth: int) -> Any:
         if "estimator" in tree:
-            return Undecoded(tree, depth)
+            return self.made(self, tree, depth)
         if "type" in tree:
             return self._record(tree, depth)
         if "array" in tree:
