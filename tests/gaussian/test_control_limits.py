@@ -1,13 +1,14 @@
 """T², SPE, their limits and contributions: dense definitions, and false alarms counted."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse, stats
 from sklearn.exceptions import NotFittedError
 
-from dualpca import PCA, PPCA, FactorAnalysis
+from dualpca import PCA, PPCA, FactorAnalysis, RobustPPCA
 from dualpca.gaussian.control_limits import Law
 from dualpca.gaussian.reference import residual_dof
 from dualpca.operators.primal import Primal
@@ -562,3 +563,49 @@ def test_nonsense_levels_are_refused(model, level):
             call(level)
     with pytest.raises(ValueError, match="to must be one of"):
         model.contributions(X, to="T2")
+
+
+# --- factors that were left out, and ordinary rows that were set aside ----------------------------
+
+
+def alarms(model, seed, n, missing, unequal):
+    """Return shares of ordinary new rows beyond limits of 95 and 99 %: four causes, 16 sensors."""
+    rng = np.random.default_rng(seed)
+    W = rng.normal(size=(16, 4))
+    noise = np.exp(rng.uniform(-1.25, 0.75, 16)) if unequal else np.full(16, 0.7)
+
+    def rows(count):
+        X = rng.normal(size=(count, 4)) @ W.T + noise * rng.normal(size=(count, 16))
+        return np.where(rng.random(X.shape) < missing, np.nan, X)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = model.fit(rows(n))
+        new = rows(4000)
+        return [np.mean(fitted.outliers(new, level).flagged) for level in (0.95, 0.99)]
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+@pytest.mark.parametrize("q", [3, 4, 5])
+def test_limits_of_factor_analysis_hold_with_a_factor_too_few_or_too_many(q, unequal):
+    found = np.mean([alarms(FactorAnalysis(q), k, 200, 0.0, unequal) for k in range(6)], axis=0)
+    assert 0.04 < found[0] < 0.06
+    assert 0.007 < found[1] < 0.014  # 3 to 4 % with q = 3 if noise counted as uncorrelated
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+def test_limits_of_robust_ppca_count_ordinary_rows_that_were_set_aside(unequal):
+    found = np.mean([alarms(RobustPPCA(), k, 100, 0.0, unequal) for k in range(8)], axis=0)
+    assert 0.035 < found[0] < 0.065
+    assert 0.005 < found[1] < 0.016  # 1.8 % if those that were set aside did not count
+
+
+def test_patterns_that_leave_no_residual_are_judged_without_warnings():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 5)) + 0.1 * rng.normal(size=(60, 5))
+    X[:20][rng.random((20, 5)) < 0.5] = np.nan
+    model = PPCA(2).fit(X)
+    few = np.full((4, 5), np.nan)
+    few[0, 0], few[1, :2], few[2, 3:] = 1.0, 0.5, -0.5
+    found = model.outliers(few)
+    assert np.isfinite(found.spe[:3]).all() and found.empty[3]

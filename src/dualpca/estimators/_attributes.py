@@ -49,10 +49,7 @@ class attribute:
         """Return the value; if there is none, raise Python's usual AttributeError."""
         if estimator is None:
             return self
-        value = estimator._fitted
-        for name in self.path:
-            value = None if value is None else getattr(value, name)
-        value = value() if ismethod(value) else value
+        value = self._read(estimator._fitted)
         if value is None and self.optional:
             return None
         if value is None:
@@ -62,6 +59,12 @@ class attribute:
             units = estimator._units if self.inputs else estimator._model_units
             value = value if units is None else self._translated(units, value)
         return list(value) if type(value) is tuple else value
+
+    def _read(self, value: Any) -> Any:
+        """Follow the path from the model."""
+        for name in self.path:
+            value = None if value is None else getattr(value, name)
+        return value() if ismethod(value) else value
 
     def _translated(self, units: Units, value: Any) -> Any:
         if isinstance(value, list | tuple):

@@ -41,7 +41,13 @@ from dualpca.gaussian.observed import (
     predicted,
     whiteners,
 )
-from dualpca.gaussian.reference import Reference, completed, incomplete_reference, reference_of
+from dualpca.gaussian.reference import (
+    Reference,
+    completed,
+    incomplete_reference,
+    noisy_reference,
+    reference_of,
+)
 from dualpca.gaussian.rules import (
     HEYWOOD,
     NO_NOISE,

@@ -479,7 +479,7 @@ class FactorMonitor:
             known = (turned**2) @ signal + noise
             ratios[cut] = np.where(a[cut] > 0, a[cut] / (1 + a[cut]) * known, 0.0)
         nu = np.maximum(_left(reference, (a > 0).sum(axis=1).astype(np.float64))[1], 5.0)
-        first = np.maximum(sums[0], 1e-300)
+        first = np.where(sums[0] > 1e-90, sums[0], 1.0)  # the cube is a number
         second, third = sums[1] / first**2, sums[2] / first**3
         if psi is None:
             _, second, third = unbiased(1.0, second, third, nu)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import observed_weights
 from dualpca.gaussian.observed import Factors, Incomplete, drawn_imputations
-from dualpca.operators import Primal, Spectrum
+from dualpca.operators import FeatureOperator, Frame, Primal, Rescaled, Spectrum
 
 Floats = NDArray[np.float64]
 
@@ -259,7 +259,7 @@ def reference_of(
     V = spectrum.vectors
     if not incomplete and operator.dim > EXACT_SIDE:  # two sums, which solvers know
         kept = spectrum.values / n
-        alike = (0.0, 0.0) if rows is None else dependence(rows, operator.frame.mean, V, math.inf)
+        alike = (0.0, 0.0) if rows is None else dependence(rows, operator.frame, V, math.inf)
         return Reference(
             n, divisor, residual_dof(operator, spectrum, n), tails, kept=kept, alike=alike
         )
@@ -267,7 +267,7 @@ def reference_of(
     q, rest = spectrum.rank, spectrum.dim - spectrum.rank
     alike = (0.0, 0.0)
     if rows is not None:
-        alike = dependence(rows, operator.frame.mean, V, 1 / found.concentration)
+        alike = dependence(rows, operator.frame, V, 1 / found.concentration)
     nu = n * shrunk(alike[1] ** 2) - 1 - q
     dof, third = float(rest), 1.0
     if rest and found.spe > 0 and nu > 4:
@@ -372,7 +372,7 @@ def _sketched(operator: Any, spectrum: Spectrum, incomplete: bool) -> tuple[Resi
 # --- Dependent rows ------------------------------------------------------------------------------
 
 
-def dependence(rows: Array, mean: Array, V: Array, dof: float) -> tuple[float, float]:
+def dependence(rows: Array, frame: Frame, V: Array, dof: float) -> tuple[float, float]:
     """Return the autocorrelation of consecutive rows along the axes and off them; 0 if by chance.
 
     Rows count as alike only where they are so within windows of `WINDOW` rows too: rows in the
@@ -381,14 +381,14 @@ def dependence(rows: Array, mean: Array, V: Array, dof: float) -> tuple[float, f
     axes.
     """
     n, q = int(rows.shape[0]), int(V.shape[1])
-    if n < 2 * WINDOW or backend.is_sparse(rows) or not _changes_little(rows, mean, V, dof):
+    if n < 2 * WINDOW or backend.is_sparse(rows) or not _changes_little(rows, frame, V, dof):
         return 0.0, 0.0
     most = max(CONSECUTIVE * EXACT_SIDE // max(int(V.shape[0]), EXACT_SIDE), 20 * WINDOW)
     runs = 1 if n <= most else min(8, most // (2 * WINDOW))
     length = n if runs == 1 else most // runs
     starts = np.linspace(0, n - length, runs).astype(int)
     C = backend.take(rows, (starts[:, None] + np.arange(length)).ravel())
-    C = backend.working(C) - mean
+    C = _centred(C, frame)
     Y = C @ V
     along, off = backend.to_numpy(Y), backend.to_numpy(C - Y @ V.T)
     ends, same = np.arange(1, runs) * length, _repeated(along, off)
@@ -417,7 +417,12 @@ def _repeated(along: Floats, off: Floats) -> Any:
     return same
 
 
-def _changes_little(rows: Array, mean: Array, V: Array, dof: float) -> bool:
+def _centred(rows: Array, frame: Frame) -> Array:
+    C = backend.working(rows) - frame.mean
+    return C if frame.scale is None else C / frame.scale
+
+
+def _changes_little(rows: Array, frame: Frame, V: Array, dof: float) -> bool:
     """Return True if consecutive rows differ by less than any two: dependent, or in an order.
 
     Half the mean square of differences is a variance, along the axes and off them, unless rows
@@ -425,7 +430,7 @@ def _changes_little(rows: Array, mean: Array, V: Array, dof: float) -> bool:
     """
     q, axes = int(V.shape[1]), backend.to_numpy(V)
     first = slice(0, min(LOOKED_AT, int(rows.shape[0])))
-    C = backend.to_numpy(backend.row_block(rows, first) - mean)
+    C = backend.to_numpy(_centred(backend.row_block(rows, first), frame))
     C = C - C.mean(axis=0)
     Y = C @ axes
     moved, there = C[1:] - C[:-1], Y[1:] - Y[:-1]
@@ -537,6 +542,31 @@ def completed(factors: Factors, X: Array, weights: Array | None = None) -> Array
         replace(factors, psi=psi, dof=math.inf), X, 1, np.random.default_rng(0)
     )
     return found[0, :, :]
+
+
+def noisy_reference(
+    factors: Factors, operator: FeatureOperator, n: float, rows: Array | None
+) -> Reference:
+    """Return what limits need to know of a model with a noise of its own for every feature.
+
+    In units of that noise: its residuals are uncorrelated only where no factor is left out.
+
+    Parameters
+    ----------
+    factors : Factors
+    operator : FeatureOperator
+        The scatter of the training rows.
+    n : float
+        Effective number of rows.
+    rows : array of shape (m, d), optional
+        The training rows in their order, if each counts once.
+    """
+    xp = backend.namespace(factors.W)
+    scale = xp.sqrt(factors.psi)
+    U, s, _ = algebra.svd(factors.W / scale[:, None])
+    A = Rescaled(operator, scale)
+    axes = Spectrum(n * (s * s + 1), U, A.trace, A.dim)
+    return replace(reference_of(A, axes, n, n, rows=rows), kept=None, own_noise=True)
 
 
 def incomplete_reference(

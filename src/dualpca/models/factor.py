@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, cached_property
-from dualpca.data import Columns, Host, Table, has_missing
+from dualpca.data import Columns, Host, Table, has_missing, observed_weights
 from dualpca.errors import DegenerateError, HeywoodWarning, expected, warn
 from dualpca.gaussian import (
     LOG_2PI,
@@ -28,14 +28,16 @@ from dualpca.gaussian import (
     Factors,
     Monitor,
     Reference,
+    completed,
     free_factors,
+    noisy_reference,
     observed,
     rotate,
     rules,
 )
 from dualpca.models import driver, spiked
 from dualpca.models.incomplete import Fit, fit_incomplete, some_of
-from dualpca.operators import LinearTable, linear
+from dualpca.operators import LinearTable, Primal, linear
 from dualpca.solvers import solve
 
 # --- The model -----------------------------------------------------------------------------------
@@ -199,15 +201,15 @@ def fit_factor(table: Table, request: FactorRequest) -> FactorModel:
     psi, found = _noise_to_start(request, table), linear(table, missing=True)
     q = _count(request.n_components, table, found)
     if isinstance(found, Columns):
-        count, n = found.used, found.effective_rows
+        count = found.used
         fit = Fit(table, q, diagonal=True, columns=found)
         factors, record = fit_incomplete(fit, request.start, psi, **request.limits)
+        reference = _incomplete_reference(factors, table, found.effective_rows)
     else:
         operator, count = found
-        n, (factors, record) = (
-            operator.n,
-            fit_factors(operator, q, rules.HEYWOOD, psi, **request.limits),
-        )
+        factors, record = fit_factors(operator, q, rules.HEYWOOD, psi, **request.limits)
+        rows = spiked.rows_in_order(operator)
+        reference = noisy_reference(factors, operator, operator.n, rows)
     factors, like = canonical(factors, request.rotation), table.like
     return FactorModel(
         backend.cast_like(factors.mu, like),
@@ -215,9 +217,19 @@ def fit_factor(table: Table, request: FactorRequest) -> FactorModel:
         spiked.variances_like(factors.psi, like),
         count,
         heywood_cases(factors),
-        Reference(n, n, own_noise=True),
+        reference,
         driver.History.of(record),
     )
+
+
+def _incomplete_reference(factors: Factors, table: Table, n: float) -> Reference:
+    """Return what control limits need to know of a table with missing values."""
+    some = some_of(table, spiked.MEASURED_ROWS)
+    X = backend.working(some.rows)
+    weights = observed_weights(X, some.weights)
+    rows = completed(factors, X, weights)
+    ordered = rows if some is table and weights is None else None
+    return noisy_reference(factors, Primal(rows, weights), n, ordered)
 
 
 def _count(wanted: int | None, table: Table, found: LinearTable | Columns) -> int:

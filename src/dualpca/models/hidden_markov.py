@@ -335,6 +335,21 @@ class HiddenMarkovRequest(driver.IterativeRequest):
             raise ValueError(expected("n_components", what, asked, remedy))
         return [int(q) for q in each for _ in range(self.n_mixtures)]
 
+    def sized(self, states: int, directions: int) -> HiddenMarkovRequest:
+        """Return the request with chosen sizes in place of those that are open."""
+        kept = directions if self.chooses[1] else self.n_components
+        return replace(self, n_states=states, n_components=kept)
+
+
+def _finite(record: driver.Record) -> driver.History:
+    """Return the record of a fit, of which something is left."""
+    if np.isfinite(record.loglikelihoods[-1]):
+        return driver.History.of(record)
+    raise DegenerateError(
+        "the likelihood is not finite: a state has no density. Raise noise_floor, or use "
+        "fewer components."
+    )
+
 
 def fit_hidden_markov(
     table: Table, lengths: object, request: HiddenMarkovRequest
@@ -358,17 +373,10 @@ def fit_hidden_markov(
     by_chunk = lengths_by_chunk(data.table, lengths)
     if any(request.chooses):
         selection = chosen_sizes(data, by_chunk, request)
-        S, q = selection.chosen
-        request = replace(
-            request, n_states=S, n_components=q if request.chooses[1] else request.n_components
-        )
+        request = request.sized(*selection.chosen)
     steps = BaumWelch(data, by_chunk, request)
     (density, found), record = steps.most_likely()
-    if not np.isfinite(record.loglikelihoods[-1]):
-        raise DegenerateError(
-            "the likelihood is not finite: a state has no density. Raise noise_floor, or use "
-            "fewer components."
-        )
+    history = _finite(record)
     features, shares = density.emissions.feature_moments(), None
     if isinstance(found.sums, WeightedRows) and isinstance(table, InMemoryTable) and space:
         shares = backend.to_numpy(found.sums.resp)
@@ -382,7 +390,6 @@ def fit_hidden_markov(
         moments = input_moments(table.rows, shares[:, order].sum(axis=2))
     known = (*moments, backend.asarray(mass.sum(axis=1), table.like))
     means, variances, visits = (backend.cast_like(values, table.like) for values in known)
-    history = driver.History.of(record)
     return HiddenMarkovModel(means, variances, visits, density, space, history, selection)
 
 

@@ -47,6 +47,7 @@ from dualpca.gaussian import (
     SpikedGaussian,
     SpikedMonitor,
     completed,
+    judge,
     observed,
     reference_of,
     rules,
@@ -766,19 +767,52 @@ def _reference(fitted: InMemoryTable, found: Ended, request: RobustRequest) -> R
 def _model(table: InMemoryTable, kept: Host, found: Ended, request: RobustRequest) -> RobustModel:
     """Return the model: the weights of all rows, 0 for those set aside."""
     (at, dof, record), fitted = found, table.taking(kept)
-    reference, u = _reference(fitted, found, request), np.zeros(int(table.rows.shape[0]))
+    u = np.zeros(int(table.rows.shape[0]))
     count = used_rows(table.rows, observed_weights(table.rows, table.weights))
     model = at.model(
         table.like,
         count,
-        reference,
+        _reference(fitted, found, request),
         RobustModel,
         history=driver.History.of(record),
         dof=dof,
         row_weights=backend.asarray(u, table.like),
     )
+    ordinary = kept
+    for _ in range(LIMIT_ROUNDS if kept.size < u.size else 0):
+        inside = np.union1d(kept, _within_limits(model, table))
+        if np.array_equal(inside, ordinary):
+            break
+        ordinary = inside
+        model = replace(model, reference=_reference(table.taking(ordinary), found, request))
     u[kept] = backend.to_numpy(model.weigh(fitted.rows))
     return replace(model, row_weights=backend.asarray(u, backend.working(model.mean)))
+
+
+TAKEN_BACK = 0.999
+"""Level of the limits within which a row that was set aside still counts for them.
+
+Where noise is unequal or a direction is left out, ordinary rows seem too far for a model of equal
+noise; without them the limits would be too narrow.
+"""
+
+BY_MUCH = 10.0
+"""Multiple of the distance at which rows are set aside from which none is taken back."""
+
+
+def _within_limits(model: RobustModel, table: InMemoryTable) -> Host:
+    """Return the numbers of the rows within the control limits, of those not too far by much."""
+    reference, rows = model.reference, backend.working(table.rows)
+    if reference is None or not model.noise > 0:
+        return np.empty(0, dtype=np.int64)
+    distance, sizes = map(backend.to_numpy, model.distance(rows))
+    reach = BY_MUCH * limits_of(model.dof, sizes, reference.n)
+    near = np.flatnonzero((distance <= reach) & (sizes > 0))
+    if not near.size:
+        return near
+    rows = backend.take(rows, near)
+    found = judge(reference, model.monitor(rows).statistics(rows), TAKEN_BACK)
+    return near[~backend.to_numpy(found.flagged)]
 
 
 # --- Units that no outlier decides ---------------------------------------------------------------

@@ -43,9 +43,11 @@ from dualpca.operators.features import (
 )
 from dualpca.operators.primal import (
     WIDEST,
+    FeatureOperator,
     LinearTable,
     PartScatter,
     Primal,
+    Rescaled,
     Scatter,
     complete,
     linear,

@@ -90,6 +90,31 @@ class Scatter(FeatureOperator):
         return (self.moments.scatter @ (V / scale[:, None])) / scale[:, None]
 
 
+class Rescaled(FeatureOperator):
+    """The scatter of another operator, in units of one's own for every feature.
+
+    Parameters
+    ----------
+    operator : FeatureOperator
+        In the units of X.
+    scale : array of shape (d,)
+    """
+
+    def __init__(self, operator: FeatureOperator, scale: Array) -> None:
+        super().__init__(operator.dim, scale)
+        self.operator, self.n, self.pass_cost = operator, operator.n, operator.pass_cost
+        self.squares, self.frame = operator.diag(), Frame(operator.frame.mean, scale)
+
+    def __matmul__(self, V: Array) -> Array:
+        """Return the product."""
+        scale = self.like[:, None]
+        return (self.operator @ (V / scale)) / scale
+
+    def dense(self) -> Array:
+        """Return the (d, d) scatter matrix, fresh."""
+        return self.operator.dense() / self.like[:, None] / self.like[None, :]
+
+
 def unit_scale(variances: Array) -> Array:
     """Return standard deviations, with 1 in place of 0 for features that do not vary."""
     xp = backend.namespace(variances)

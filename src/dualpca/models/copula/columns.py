@@ -611,27 +611,27 @@ def fit_mixed(
     model = _without_factors(kinds, entries, weights)
     rows, shares = model.latent(entries), frequencies_of(model.margins)
     most = max(model.factors.s + sum(len(one) - 1 for one in shares) - 1, 0)
-    selection, q = None, 0
-    if wanted is not None and wanted != "cv":
-        q = int(wanted)
-        if not 0 <= q <= most:
-            what = f"at most {most} for these columns (n_features = {len(model.margins)}), "
-            raise ValueError(expected("n_components", what + "'cv' or None", q))
-    elif most > 0:
-        selection = choose_latents(rows, shares, request, weights)
-        q = selection.chosen
-        note(f"{q} components by cross-validation")
-    request = replace(request, n_components=q)
+    selection = None
+    if wanted is None or wanted == "cv":
+        selection = choose_latents(rows, shares, request, weights) if most > 0 else None
+        wanted = 0
+        if selection is not None:
+            wanted = selection.chosen
+            note(f"{wanted} components by cross-validation")
+    elif not 0 <= int(wanted) <= most:
+        what = f"at most {most} for these columns (n_features = {len(model.margins)}), "
+        raise ValueError(expected("n_components", what + "'cv' or None", int(wanted)))
+    request = replace(request, n_components=int(wanted))
     model = replace(model, factors=fit_copula(rows, shares, request, weights), selection=selection)
     if selection is None:
         return model
     asked = asked_kinds(column_kinds, len(model.margins), table_names(table))
-    guessed = [j for j, kind in enumerate(asked) if kind is None]
+    in_words = [j for j, kind in enumerate(asked) if kind is None and kinds.columns[j].in_words]
     bent = [
         j
         for i, (j, margin) in enumerate(model._ordered)
-        if j in guessed and kinds.columns[j].in_words
-        if is_out_of_order(
+        if j in in_words
+        and is_out_of_order(
             model.factors, rows, i, _codes(entries, j), margin.cuts, request, weights
         )
     ]
@@ -639,7 +639,7 @@ def fit_mixed(
         return model
     note("nominal by cross-validation: " + ", ".join(labels_of(table)[j] for j in bent))
     asked = ["nominal" if j in bent else kind for j, kind in enumerate(asked)]
-    return fit_mixed(table, asked, request, wanted, weights)
+    return fit_mixed(table, asked, request, None, weights)
 
 
 def _without_factors(kinds: TableKinds, entries: Entries, weights: Host | None) -> MixedModel:
