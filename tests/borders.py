@@ -812,7 +812,7 @@ PLAIN: dict[str, dict[str, str]] = {
         "ROUNDED_BEYOND": RANGE,
         "RESTARTS SPARE_VECTORS": STEPS,
         "ALONE NEGATIVES_COST ORTHOGONALISE PASS_COST SKINNY": COST,
-        "MOST_RESTARTS SKETCH_PASSES TYPICAL_PASSES": STEPS,
+        "FEWEST_RESTARTS MOST_RESTARTS SKETCH_PASSES TYPICAL_PASSES": STEPS,
         "STEEPEST _errors:50 advance:50": RANGE,
         "_iterate:8": BYTES,
     },
@@ -856,7 +856,7 @@ PLAIN: dict[str, dict[str, str]] = {
     },
     "models/robust.py": {
         "CONCENTRATIONS DIRECTIONS EM_CONCENTRATIONS EM_STEPS LIMIT_ROUNDS ROUNDS": STEPS,
-        "CLEARANCE DOUBT LARGEST_LOG MOST_DOF core_tails:1e+06 robust_units:8": RANGE,
+        "BY_MUCH CLEARANCE DOUBT LARGEST_LOG MOST_DOF core_tails:1e+06 robust_units:8": RANGE,
     },
     "models/spiked.py": {"MANY_STEPS SCATTER_STEPS": COST, "NEAR_ZERO RESIDUAL_ROUNDINGS": RANGE},
     "models/streaming.py": {"AVERAGE COMPLETE_STEPS STEPS": STEPS},

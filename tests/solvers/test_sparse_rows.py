@@ -78,3 +78,15 @@ def test_a_residual_is_as_small_as_the_rows_allow():
 def test_few_entries_are_left_to_blocks():
     X = sp.random_array((400, 100), density=0.1, format="csr", rng=np.random.default_rng(0))
     assert not Primal(X).one_by_one
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(20_000, 300), (300, 20_000)], ids=["tall", "wide"])
+def test_rows_of_noise_alone_are_formed_where_lanczos_would_go_on_and_on(shape, dtype):
+    rng = np.random.default_rng(0)
+    X = sp.random_array(shape, density=0.2, format="csr", rng=rng).astype(dtype)
+    assert Primal(X).one_by_one
+    pca = PCA(5, svd_solver="krylov").fit(X)
+    values, _ = oracle(X, 5)
+    rtol = 1e-6 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(pca.explained_variance_, values, rtol=rtol)

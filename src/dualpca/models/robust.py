@@ -812,7 +812,8 @@ def _within_limits(model: RobustModel, table: InMemoryTable) -> Host:
         return near
     rows = backend.take(rows, near)
     found = judge(reference, model.monitor(rows).statistics(rows), TAKEN_BACK)
-    return near[~backend.to_numpy(found.flagged)]
+    inside: Host = near[~backend.to_numpy(found.flagged)]
+    return inside
 
 
 # --- Units that no outlier decides ---------------------------------------------------------------

@@ -124,7 +124,7 @@ def unit_scale(variances: Array) -> Array:
 
 # --- The primal: FᵀF over the features, and its mirror image FFᵀ over the points -----------------
 
-SPARSE_ENTRY, SPARSE_PAIR = 4.0, 80.0
+SPARSE_ENTRY, SPARSE_PAIR = 4.0, 50.0
 """How many times longer than those of a dense product multiply-adds with an entry of sparse rows
 take: with a thin block, and with other entries of its row, for the scatter."""
 WORTH_THREADS = 4e6
