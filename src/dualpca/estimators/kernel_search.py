@@ -8,7 +8,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from typing import Any
 
@@ -37,7 +37,7 @@ from dualpca.estimators._checks import (
     check_number,
     generator,
 )
-from dualpca.estimators._shell import Estimator
+from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.saving import save
@@ -180,6 +180,7 @@ def _inverts(model: KernelSearch) -> bool:
     return model.estimator is None or hasattr(model.estimator, "inverse_transform")
 
 
+@parametrized
 class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     """Choose kernel, its parameters and the number of components by Bayesian optimisation.
 
@@ -279,7 +280,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     True
     """
 
-    _model: SearchModel
+    _model: SearchModel = field(init=False)
     _finite = True
     _can_be_saved = False
 
@@ -291,48 +292,26 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     final_estimator_ = attribute("final_estimator")
     noise_ = attribute("noise")
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        kernels: Any = "auto",
-        compositions: Any = ("sum", "product"),
-        n_components: Any = None,
-        objective: str = "reconstruction",
-        noise: Any = "auto",
-        final_estimator: Any = None,
-        scoring: Any = None,
-        n_trials: int = 50,
-        timeout: float | None = None,
-        cv: Any = 5,
-        storage: Any = None,
-        study_name: str | None = None,
-        sampler: Any = "tpe",
-        pruner: Any = "median",
-        n_jobs: int | None = None,
-        batch_size: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.kernels = kernels
-        self.compositions = compositions
-        self.n_components = n_components
-        self.objective = objective
-        self.noise = noise
-        self.final_estimator = final_estimator
-        self.scoring = scoring
-        self.n_trials = n_trials
-        self.timeout = timeout
-        self.cv = cv
-        self.storage = storage
-        self.study_name = study_name
-        self.sampler = sampler
-        self.pruner = pruner
-        self.n_jobs = n_jobs
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.verbose = verbose
+    estimator: Any = None
+    _: KW_ONLY
+    kernels: Any = "auto"
+    compositions: Any = ("sum", "product")
+    n_components: Any = None
+    objective: str = "reconstruction"
+    noise: Any = "auto"
+    final_estimator: Any = None
+    scoring: Any = None
+    n_trials: int = 50
+    timeout: float | None = None
+    cv: Any = 5
+    storage: Any = None
+    study_name: str | None = None
+    sampler: Any = "tpe"
+    pruner: Any = "median"
+    n_jobs: int | None = None
+    batch_size: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -706,7 +685,6 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.array_api_support = False
         tags.target_tags.required = self.objective == "score"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 

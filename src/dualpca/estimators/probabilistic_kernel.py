@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from dualpca.estimators._checks import (
     generator,
 )
 from dualpca.estimators._kernel import KernelEstimator, check_diagonal, check_kernel_matrix
-from dualpca.estimators._shell import on_rows
+from dualpca.estimators._shell import on_rows, parametrized
 from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.gaussian import check_noise
 from dualpca.models.kernel import KernelChoice, is_precomputed
@@ -72,6 +73,7 @@ class LatentPosterior(NamedTuple):
     second_moment: Array
 
 
+@parametrized
 class ProbabilisticKernelPCA(KernelEstimator):
     """Probabilistic kernel PCA, or probabilistic principal coordinates (Zhang et al. 2004).
 
@@ -197,7 +199,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
     ((3, 2), (3, 2, 2))
     """
 
-    _model: ProbabilisticKernelModel
+    _model: ProbabilisticKernelModel = field(init=False)
 
     coordinates_ = attribute("coordinates")
     noise_variance_ = attribute("noise")
@@ -212,52 +214,28 @@ class ProbabilisticKernelPCA(KernelEstimator):
     heywood_ = attribute("heywood")
     n_components_ = attribute("n_components")
 
-    def __init__(
-        self,
-        n_components: int | float | None = 2,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str | None = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        metric: Any = None,
-        correction: str | None = None,
-        noise: str = "isotropic",
-        noise_variance: float | None = None,
-        method: str = "ml",
-        feature_dim: float | None = None,
-        init: Any = "auto",
-        accelerate: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        eigen_solver: str = "auto",
-        random_state: Seed = None,
-        memory_limit: float = 4 * 2**30,
-        verbose: bool = False,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.metric = metric
-        self.correction = correction
-        self.noise = noise
-        self.noise_variance = noise_variance
-        self.method = method
-        self.feature_dim = feature_dim
-        self.init = init
-        self.accelerate = accelerate
-        self.tol = tol
-        self.max_iter = max_iter
-        self.eigen_solver = eigen_solver
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.verbose = verbose
-        self.device = device
+    n_components: int | float | None = 2
+    _: KW_ONLY
+    kernel: Any = "rbf"
+    gamma: float | str | None = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    metric: Any = None
+    correction: str | None = None
+    noise: str = "isotropic"
+    noise_variance: float | None = None
+    method: str = "ml"
+    feature_dim: float | None = None
+    init: Any = "auto"
+    accelerate: bool = True
+    tol: float = 1e-6
+    max_iter: int = 1000
+    eigen_solver: str = "auto"
+    random_state: Seed = None
+    memory_limit: float = 4 * 2**30
+    verbose: bool = False
+    device: str | None = None
 
     @property
     def n_parameters_(self) -> int:
