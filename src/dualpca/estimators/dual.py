@@ -22,7 +22,7 @@ from dualpca.estimators._checks import (
 )
 from dualpca.estimators._kernel import PreImageEstimator, check_diagonal, checked_components
 from dualpca.estimators._shell import on_rows, parametrized
-from dualpca.estimators._types import Column, Rows, Seed, Weights
+from dualpca.estimators._types import Column, KernelLike, Rows, Seed, Weights
 from dualpca.estimators.ppca import PPCA
 from dualpca.gaussian import check_noise
 from dualpca.kernels import Linear
@@ -35,6 +35,7 @@ from dualpca.models.dual import (
     to_primal,
 )
 from dualpca.operators import Subspace
+from dualpca.preimages import Method
 
 
 @parametrized
@@ -178,7 +179,7 @@ class DualPPCA(PreImageEstimator):
 
     n_components: int | float | str | None = None
     _: KW_ONLY
-    kernel: Any = "rbf"
+    kernel: KernelLike = "rbf"
     gamma: float | str | None = None
     degree: float = 3
     coef0: float = 1
@@ -191,7 +192,7 @@ class DualPPCA(PreImageEstimator):
     tol: float = 0.0
     max_iter: int | None = None
     random_state: Seed = None
-    preimage: Any = "auto"
+    preimage: str | Method = "auto"
     n_landmarks: int = 500
     landmarks: str = "leverage"
     dtype: str | None = None

@@ -29,7 +29,7 @@ from dualpca.estimators._kernel import (
 )
 from dualpca.estimators._shell import Estimator, on_rows, parametrized
 from dualpca.estimators._streaming import Streaming
-from dualpca.estimators._types import Column, Rows, Seed, Weights
+from dualpca.estimators._types import Column, KernelLike, Rows, Seed, Weights
 from dualpca.estimators.ppca import PPCA
 from dualpca.models.kernel import (
     KernelModel,
@@ -38,7 +38,7 @@ from dualpca.models.kernel import (
     fit_kernel,
     is_precomputed,
 )
-from dualpca.preimages import Learned, LearnedMap
+from dualpca.preimages import Learned, LearnedMap, Method
 
 
 class counted(attribute):
@@ -206,7 +206,7 @@ class KernelPCA(PreImageEstimator):
 
     n_components: int | float | None = None
     _: KW_ONLY
-    kernel: Any = "linear"
+    kernel: KernelLike = "linear"
     gamma: float | str | None = None
     degree: float = 3
     coef0: float = 1
@@ -222,7 +222,7 @@ class KernelPCA(PreImageEstimator):
     copy_X: bool = True
     n_jobs: int | None = None
     center: bool = True
-    preimage: Any = "auto"
+    preimage: str | Method = "auto"
     n_landmarks: int = 500
     landmarks: str = "kmeans"
     dtype: str | None = None

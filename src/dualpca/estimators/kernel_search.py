@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import MetaEstimatorMixin, TransformerMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone, is_classifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
@@ -38,7 +38,7 @@ from dualpca.estimators._checks import (
     generator,
 )
 from dualpca.estimators._shell import Estimator, parametrized
-from dualpca.estimators._types import Column, Rows, Seed
+from dualpca.estimators._types import Column, KernelLike, Rows, Seed
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.saving import save
 
@@ -292,22 +292,22 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     final_estimator_ = attribute("final_estimator")
     noise_ = attribute("noise")
 
-    estimator: Any = None
+    estimator: BaseEstimator | None = None
     _: KW_ONLY
-    kernels: Any = "auto"
-    compositions: Any = ("sum", "product")
-    n_components: Any = None
+    kernels: KernelLike | Sequence[KernelLike] = "auto"
+    compositions: Sequence[str] = ("sum", "product")
+    n_components: int | Sequence[int] | None = None
     objective: str = "reconstruction"
-    noise: Any = "auto"
-    final_estimator: Any = None
-    scoring: Any = None
+    noise: float | str = "auto"
+    final_estimator: BaseEstimator | None = None
+    scoring: str | Callable[..., float] | None = None
     n_trials: int = 50
     timeout: float | None = None
-    cv: Any = 5
-    storage: Any = None
+    cv: object = 5
+    storage: object = None
     study_name: str | None = None
-    sampler: Any = "tpe"
-    pruner: Any = "median"
+    sampler: object = "tpe"
+    pruner: object = "median"
     n_jobs: int | None = None
     batch_size: int | None = None
     random_state: Seed = None

@@ -21,11 +21,12 @@ from dualpca.estimators._checks import (
 )
 from dualpca.estimators._kernel import KernelEstimator, check_diagonal, check_kernel_matrix
 from dualpca.estimators._shell import on_rows, parametrized
-from dualpca.estimators._types import Column, Rows, Seed
+from dualpca.estimators._types import Column, KernelLike, Rows, Seed
 from dualpca.gaussian import check_noise
 from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.probabilistic_kernel import (
     FeatureScatter,
+    Metric,
     ProbabilisticKernelModel,
     ProbabilisticKernelRequest,
     check_new_distances,
@@ -216,18 +217,18 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
     n_components: int | float | None = 2
     _: KW_ONLY
-    kernel: Any = "rbf"
+    kernel: KernelLike = "rbf"
     gamma: float | str | None = None
     degree: float = 3
     coef0: float = 1
     kernel_params: dict[str, Any] | None = None
-    metric: Any = None
+    metric: Metric | None = None
     correction: str | None = None
     noise: str = "isotropic"
     noise_variance: float | None = None
     method: str = "ml"
     feature_dim: float | None = None
-    init: Any = "auto"
+    init: str | Array = "auto"
     accelerate: bool = True
     tol: float = 1e-6
     max_iter: int = 1000
@@ -265,14 +266,15 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
     def _check_metric(self) -> None:
         """Refuse parameters of distances that contradict one another."""
-        if self.metric is None:
+        metric: object = self.metric
+        if metric is None:
             if self.correction is not None:
                 what = "None without a metric: it is distances that it corrects"
                 raise ValueError(expected("correction", what, self.correction))
             return
-        if not (isinstance(self.metric, str) or callable(self.metric)):
+        if not (isinstance(metric, str) or callable(metric)):
             what = "None, 'precomputed', or a name or function that scipy's cdist accepts"
-            raise ValueError(expected("metric", what, self.metric))
+            raise ValueError(expected("metric", what, metric))
         plain = isinstance(self.kernel, str) and self.kernel == "rbf"
         if not plain or self.gamma is not None or self.kernel_params:
             what = "left at its default, and gamma too, beside a metric: distances have their own"

@@ -11,7 +11,7 @@ from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, check_number
 from dualpca.estimators._kernel import KernelEstimator
 from dualpca.estimators._shell import on_rows, parametrized
-from dualpca.estimators._types import Rows, Seed
+from dualpca.estimators._types import KernelLike, Rows, Seed
 from dualpca.estimators.probabilistic_kernel import check_rho
 from dualpca.kernels import RBF, Precomputed, make_kernel
 from dualpca.models.twin import TwinModel, TwinRequest, fit_twin
@@ -126,15 +126,15 @@ class TwinKernelPCA(KernelEstimator):
 
     n_components: int = 2
     _: KW_ONLY
-    kernel: Any = "linear"
+    kernel: KernelLike = "linear"
     gamma: float | str | None = None
     degree: float = 3
     coef0: float = 1
     kernel_params: dict[str, Any] | None = None
-    latent_kernel: Any = None
+    latent_kernel: KernelLike = None
     latent_params: dict[str, Any] | None = None
     feature_dim: float | None = None
-    init: Any = "spectral"
+    init: str | Array = "spectral"
     tol: float = 1e-5
     max_iter: int = 2000
     random_state: Seed = None
