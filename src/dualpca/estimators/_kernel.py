@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -111,7 +111,7 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             return points
         return type(fitted)(points) if backend.is_sparse(fitted) else points.toarray()
 
-    def _fit_items(self, fit: Callable[[InMemoryTable, Any], Any], X: Rows) -> Any:
+    def _fit_items(self, fit: Callable[[InMemoryTable, Any], Model], X: Rows) -> Self:
         """Fit a model of three items or more to all of them at once."""
         request = self._request()
         with showing(self.verbose):
@@ -171,7 +171,7 @@ class PreImageEstimator(KernelEstimator):
         if inputs is not None and inputs.history is not None:
             type(self).input_model_.shell()._warn_unless_converged(inputs.history)
 
-    def _keep(self, model: Model) -> Any:
+    def _keep(self, model: Model) -> Self:
         self._judge_inputs(getattr(model, "inputs", None))
         return super()._keep(model)
 

@@ -249,11 +249,7 @@ class DualPPCA(PreImageEstimator):
         >>> DualPPCA(2, kernel="rbf", gamma=0.5).fit(X).n_components_
         2
         """
-        request = self._request()
-        with self._training(X, sample_weight) as table:
-            model = fit_dual(table, request)
-        self._keep(model)
-        return self
+        return self._learn(fit_dual, X, sample_weight)
 
     # --- latents and densities -------------------------------------------------------------
 

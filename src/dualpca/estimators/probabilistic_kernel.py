@@ -302,7 +302,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
         >>> model.coordinates_.shape
         (150, 2)
         """
-        return self._fit_items(fit_probabilistic_kernel, X)  # type: ignore[no-any-return]
+        return self._fit_items(fit_probabilistic_kernel, X)
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""

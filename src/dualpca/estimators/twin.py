@@ -180,7 +180,7 @@ class TwinKernelPCA(KernelEstimator):
         >>> model.coordinates_.shape
         (15, 2)
         """
-        return self._fit_items(fit_twin, X)  # type: ignore[no-any-return]
+        return self._fit_items(fit_twin, X)
 
     @on_rows(chunked=False)
     def transform(self, X: Array) -> Array:
