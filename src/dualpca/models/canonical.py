@@ -23,7 +23,6 @@ from dualpca.data import (
     condensed,
     has_missing,
     observed_weights,
-    refuse_infinite,
     used_rows,
 )
 from dualpca.errors import CanonicalWarning, DegenerateError, expected, warn
@@ -573,7 +572,6 @@ class CanonicalFit:
     def __init__(
         self, X: Array, dx: int, q: int, weights: Array | None, ridge: float = 0.0
     ) -> None:
-        refuse_infinite(X)
         xp, self.dx, self.q, self.ridge = backend.namespace(X), dx, q, ridge
         weights = observed_weights(X, weights)
         seen, self.origin, variance = column_starts(X, weights)
