@@ -526,11 +526,11 @@ def observed_weights(X: Array, weights: Array | None) -> Array | None:
     return xp.where(empty, xp.zeros_like(w), w) if bool(xp.any(empty)) else weights
 
 
-def refuse_infinite(X: Array) -> None:
+def refuse_infinite(X: Array, name: str = "X") -> None:
     """Raise if an entry is infinite; NaN may pass."""
     xp = backend.namespace(X)
     if any(bool(xp.any(xp.isinf(X[rows, :]))) for rows in backend.row_slices(X)):
-        refuse_nonfinite(observed_part(X))
+        refuse_nonfinite(observed_part(X), name)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # callers check the variance

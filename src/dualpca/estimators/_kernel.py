@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -22,7 +22,6 @@ from dualpca.estimators._checks import (
     check_matrix,
     check_number,
     check_rows,
-    generator,
 )
 from dualpca.estimators._shell import Estimator, T, on_rows, request_of
 from dualpca.estimators._types import Column, Rows
@@ -75,10 +74,6 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         """The rate of the kernel; None if it has none, or every column a width of its own."""
         return getattr(self.kernel_, "gamma", None)
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self._fitted.n_components)
-
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""
         tags = super().__sklearn_tags__()
@@ -88,7 +83,6 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         tags.input_tags.sparse = bool(getattr(kernel, "sparse", False))
         tags.input_tags.allow_nan = self._allow_nan and accepts_nan(self.kernel)
         tags.input_tags.pairwise = is_precomputed(self.kernel)
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _check_parameters(self) -> None:
@@ -100,12 +94,6 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         """The kernel that the parameters ask for."""
         given = (self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
         return KernelChoice(*given, self._finds_width, judges_width=True)
-
-    @property
-    def _seed(self) -> Any:
-        """A seed, the same in every call, or a generator."""
-        seed = self.random_state
-        return 0 if seed is None else int(seed) if isinstance(seed, Integral) else generator(seed)
 
     def _asked_for(self, request: type[T], **given: Any) -> T:
         """Return a request; fields that are not given are the parameters of the same name."""
@@ -123,7 +111,7 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             return points
         return type(fitted)(points) if backend.is_sparse(fitted) else points.toarray()
 
-    def _fit_items(self, fit: Callable[[InMemoryTable, Any], Any], X: Rows) -> Any:
+    def _fit_items(self, fit: Callable[[InMemoryTable, Any], Model], X: Rows) -> Self:
         """Fit a model of three items or more to all of them at once."""
         request = self._request()
         with showing(self.verbose):
@@ -183,7 +171,7 @@ class PreImageEstimator(KernelEstimator):
         if inputs is not None and inputs.history is not None:
             type(self).input_model_.shell()._warn_unless_converged(inputs.history)
 
-    def _keep(self, model: Model) -> Any:
+    def _keep(self, model: Model) -> Self:
         self._judge_inputs(getattr(model, "inputs", None))
         return super()._keep(model)
 

@@ -179,8 +179,8 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
             if rows is None:
                 _checks.refuse_weights(sample_weight)
             else:
-                refuse_infinite_view(rows, "X")
-                refuse_infinite_view(Y, "y")
+                data.refuse_infinite(rows, "X")
+                data.refuse_infinite(Y, "y")
             second = chunks or self._placed_table(Y, None)
             model = fit_canonical(table, second, request)
             scales = self._scales(table, second) if self._standardizes() else {}
@@ -225,7 +225,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         width = int(self._fitted.canonical.y.mu.shape[0])
         if Y.shape[1] != width:
             raise ValueError(f"y has {Y.shape[1]} columns, but CCA was fitted with {width} in y.")
-        refuse_infinite_view(Y, "y")
+        data.refuse_infinite(Y, "y")
         return Y
 
     def _views(
@@ -237,7 +237,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
             raise ValueError(f"CCA.{method} needs at least one view, got neither X nor y.")
         rows = None if X is None else self._asked(X, method)
         if rows is not None:
-            refuse_infinite_view(rows, "X")
+            data.refuse_infinite(rows, "X")
         return rows, None if y is None else self._asked_second(y, rows, method)
 
     def _answer(
@@ -284,7 +284,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         >>> first.shape, second.shape
         ((20, 1), (20, 1))
         """
-        refuse_infinite_view(X, "X")
+        data.refuse_infinite(X, "X")
         Y = None if y is None else self._asked_second(y, X, "transform")
         model = self._working.canonical
         views = [(model.x, X)] if Y is None else [(model.x, X), (model.y, Y)]
@@ -583,9 +583,3 @@ def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bo
         return sent(Y, device), vector
     same = backend.describe(X) == backend.describe(Y)
     return Y if same else backend.asarray(backend.to_numpy(Y), X), vector
-
-
-def refuse_infinite_view(A: Array, name: str) -> None:
-    """Refuse infinity by the name of its view."""
-    if bool(backend.namespace(A).any(backend.namespace(A).isinf(A))):
-        data.refuse_nonfinite(data.observed_part(A), name)

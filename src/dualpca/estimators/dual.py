@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 from sklearn.pipeline import Pipeline
@@ -20,8 +21,8 @@ from dualpca.estimators._checks import (
     weighted_mean,
 )
 from dualpca.estimators._kernel import PreImageEstimator, check_diagonal, checked_components
-from dualpca.estimators._shell import on_rows
-from dualpca.estimators._types import Column, Rows, Seed, Weights
+from dualpca.estimators._shell import on_rows, parametrized
+from dualpca.estimators._types import Column, KernelLike, Rows, Seed, Weights
 from dualpca.estimators.ppca import PPCA
 from dualpca.gaussian import check_noise
 from dualpca.kernels import Linear
@@ -34,8 +35,10 @@ from dualpca.models.dual import (
     to_primal,
 )
 from dualpca.operators import Subspace
+from dualpca.preimages import Method
 
 
+@parametrized
 class DualPPCA(PreImageEstimator):
     """Probabilistic PCA in the feature space of a kernel, in dual form.
 
@@ -162,7 +165,7 @@ class DualPPCA(PreImageEstimator):
     (2, 20)
     """
 
-    _model: DualModel
+    _model: DualModel = field(init=False)
 
     noise_variance_ = attribute("gaussian.noise")
     noise_dim_ = attribute("gaussian.dim")
@@ -174,52 +177,28 @@ class DualPPCA(PreImageEstimator):
     converged_ = attribute("history.converged")
     input_model_ = nested("inputs", PPCA)
 
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str | None = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        noise_variance: float | None = None,
-        center: bool = True,
-        noise_dim: int | None = None,
-        method: str = "closed",
-        eigen_solver: str = "auto",
-        tol: float = 0.0,
-        max_iter: int | None = None,
-        random_state: Seed = None,
-        preimage: Any = "auto",
-        n_landmarks: int = 500,
-        landmarks: str = "leverage",
-        dtype: str | None = None,
-        memory_limit: float = 4 * 2**30,
-        verbose: bool = False,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.noise_variance = noise_variance
-        self.center = center
-        self.noise_dim = noise_dim
-        self.method = method
-        self.eigen_solver = eigen_solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.preimage = preimage
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.dtype = dtype
-        self.memory_limit = memory_limit
-        self.verbose = verbose
-        self.device = device
+    n_components: int | float | str | None = None
+    _: KW_ONLY
+    kernel: KernelLike = "rbf"
+    gamma: float | str | None = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    noise_variance: float | None = None
+    center: bool = True
+    noise_dim: int | None = None
+    method: str = "closed"
+    eigen_solver: str = "auto"
+    tol: float = 0.0
+    max_iter: int | None = None
+    random_state: Seed = None
+    preimage: str | Method = "auto"
+    n_landmarks: int = 500
+    landmarks: str = "leverage"
+    dtype: str | None = None
+    memory_limit: float = 4 * 2**30
+    verbose: bool = False
+    device: str | None = None
 
     @property
     def n_parameters_(self) -> int:
@@ -270,11 +249,7 @@ class DualPPCA(PreImageEstimator):
         >>> DualPPCA(2, kernel="rbf", gamma=0.5).fit(X).n_components_
         2
         """
-        request = self._request()
-        with self._training(X, sample_weight) as table:
-            model = fit_dual(table, request)
-        self._keep(model)
-        return self
+        return self._learn(fit_dual, X, sample_weight)
 
     # --- latents and densities -------------------------------------------------------------
 

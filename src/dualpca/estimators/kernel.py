@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ from dualpca.estimators._kernel import (
     check_points,
     checked_components,
 )
-from dualpca.estimators._shell import Estimator, on_rows
+from dualpca.estimators._shell import Estimator, on_rows, parametrized
 from dualpca.estimators._streaming import Streaming
-from dualpca.estimators._types import Column, Rows, Seed, Weights
+from dualpca.estimators._types import Column, KernelLike, Rows, Seed, Weights
 from dualpca.estimators.ppca import PPCA
 from dualpca.models.kernel import (
     KernelModel,
@@ -37,7 +38,7 @@ from dualpca.models.kernel import (
     fit_kernel,
     is_precomputed,
 )
-from dualpca.preimages import Learned, LearnedMap
+from dualpca.preimages import Learned, LearnedMap, Method
 
 
 class counted(attribute):
@@ -73,6 +74,7 @@ def _model_of(stream: KernelStream, request: KernelRequest) -> KernelModel:
     return stream.model(request)
 
 
+@parametrized
 class KernelPCA(PreImageEstimator):
     """Principal components in the feature space of a kernel.
 
@@ -193,67 +195,40 @@ class KernelPCA(PreImageEstimator):
     (2, 64)
     """
 
-    _model: KernelModel
-    _stream: KernelStream
-    _streaming: Streaming[KernelStream, KernelRequest] = Streaming(_grown, _model_of, _check_chunk)
+    _model: KernelModel = field(init=False)
+    _stream: KernelStream = field(init=False)
+    _streaming = Streaming[KernelStream, KernelRequest](_grown, _model_of, _check_chunk)
     _finds_width = False  # as in scikit-learn
 
     explained_variance_ratio_ = counted("ratios")
     eigenvectors_ = attribute("eigenvectors")
     input_model_ = nested("inputs", PPCA)
 
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        kernel: Any = "linear",
-        gamma: float | str | None = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        alpha: float = 1.0,
-        fit_inverse_transform: bool = False,
-        eigen_solver: str = "auto",
-        tol: float = 0.0,
-        max_iter: int | None = None,
-        iterated_power: int | str = "auto",
-        remove_zero_eig: bool = False,
-        random_state: Seed = None,
-        copy_X: bool = True,
-        n_jobs: int | None = None,
-        center: bool = True,
-        preimage: Any = "auto",
-        n_landmarks: int = 500,
-        landmarks: str = "kmeans",
-        dtype: str | None = None,
-        memory_limit: float = 4 * 2**30,
-        verbose: bool = False,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.alpha = alpha
-        self.fit_inverse_transform = fit_inverse_transform
-        self.eigen_solver = eigen_solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.iterated_power = iterated_power
-        self.remove_zero_eig = remove_zero_eig
-        self.random_state = random_state
-        self.copy_X = copy_X
-        self.n_jobs = n_jobs
-        self.center = center
-        self.preimage = preimage
-        self.n_landmarks = n_landmarks
-        self.landmarks = landmarks
-        self.dtype = dtype
-        self.memory_limit = memory_limit
-        self.verbose = verbose
-        self.device = device
+    n_components: int | float | None = None
+    _: KW_ONLY
+    kernel: KernelLike = "linear"
+    gamma: float | str | None = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    alpha: float = 1.0
+    fit_inverse_transform: bool = False
+    eigen_solver: str = "auto"
+    tol: float = 0.0
+    max_iter: int | None = None
+    iterated_power: int | str = "auto"
+    remove_zero_eig: bool = False
+    random_state: Seed = None
+    copy_X: bool = True
+    n_jobs: int | None = None
+    center: bool = True
+    preimage: str | Method = "auto"
+    n_landmarks: int = 500
+    landmarks: str = "kmeans"
+    dtype: str | None = None
+    memory_limit: float = 4 * 2**30
+    verbose: bool = False
+    device: str | None = None
 
     # --- fitting ---------------------------------------------------------------------------
 

@@ -8,13 +8,13 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import MetaEstimatorMixin, TransformerMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone, is_classifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
@@ -37,8 +37,8 @@ from dualpca.estimators._checks import (
     check_number,
     generator,
 )
-from dualpca.estimators._shell import Estimator
-from dualpca.estimators._types import Column, Rows, Seed
+from dualpca.estimators._shell import Estimator, parametrized
+from dualpca.estimators._types import Column, KernelLike, Rows, Seed
 from dualpca.estimators.kernel import KernelPCA
 from dualpca.estimators.saving import save
 
@@ -180,6 +180,7 @@ def _inverts(model: KernelSearch) -> bool:
     return model.estimator is None or hasattr(model.estimator, "inverse_transform")
 
 
+@parametrized
 class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     """Choose kernel, its parameters and the number of components by Bayesian optimisation.
 
@@ -279,7 +280,7 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     True
     """
 
-    _model: SearchModel
+    _model: SearchModel = field(init=False)
     _finite = True
     _can_be_saved = False
 
@@ -291,48 +292,26 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
     final_estimator_ = attribute("final_estimator")
     noise_ = attribute("noise")
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        kernels: Any = "auto",
-        compositions: Any = ("sum", "product"),
-        n_components: Any = None,
-        objective: str = "reconstruction",
-        noise: Any = "auto",
-        final_estimator: Any = None,
-        scoring: Any = None,
-        n_trials: int = 50,
-        timeout: float | None = None,
-        cv: Any = 5,
-        storage: Any = None,
-        study_name: str | None = None,
-        sampler: Any = "tpe",
-        pruner: Any = "median",
-        n_jobs: int | None = None,
-        batch_size: int | None = None,
-        random_state: Seed = None,
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.kernels = kernels
-        self.compositions = compositions
-        self.n_components = n_components
-        self.objective = objective
-        self.noise = noise
-        self.final_estimator = final_estimator
-        self.scoring = scoring
-        self.n_trials = n_trials
-        self.timeout = timeout
-        self.cv = cv
-        self.storage = storage
-        self.study_name = study_name
-        self.sampler = sampler
-        self.pruner = pruner
-        self.n_jobs = n_jobs
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.verbose = verbose
+    estimator: BaseEstimator | None = None
+    _: KW_ONLY
+    kernels: KernelLike | Sequence[KernelLike] = "auto"
+    compositions: Sequence[str] = ("sum", "product")
+    n_components: int | Sequence[int] | None = None
+    objective: str = "reconstruction"
+    noise: float | str = "auto"
+    final_estimator: BaseEstimator | None = None
+    scoring: str | Callable[..., float] | None = None
+    n_trials: int = 50
+    timeout: float | None = None
+    cv: object = 5
+    storage: object = None
+    study_name: str | None = None
+    sampler: object = "tpe"
+    pruner: object = "median"
+    n_jobs: int | None = None
+    batch_size: int | None = None
+    random_state: Seed = None
+    verbose: bool = False
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -706,7 +685,6 @@ class KernelSearch(TransformerMixin, MetaEstimatorMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.array_api_support = False
         tags.target_tags.required = self.objective == "score"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 

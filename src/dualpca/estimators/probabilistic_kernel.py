@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +20,13 @@ from dualpca.estimators._checks import (
     generator,
 )
 from dualpca.estimators._kernel import KernelEstimator, check_diagonal, check_kernel_matrix
-from dualpca.estimators._shell import on_rows
-from dualpca.estimators._types import Column, Rows, Seed
+from dualpca.estimators._shell import on_rows, parametrized
+from dualpca.estimators._types import Column, KernelLike, Rows, Seed
 from dualpca.gaussian import check_noise
 from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.probabilistic_kernel import (
     FeatureScatter,
+    Metric,
     ProbabilisticKernelModel,
     ProbabilisticKernelRequest,
     check_new_distances,
@@ -72,6 +74,7 @@ class LatentPosterior(NamedTuple):
     second_moment: Array
 
 
+@parametrized
 class ProbabilisticKernelPCA(KernelEstimator):
     """Probabilistic kernel PCA, or probabilistic principal coordinates (Zhang et al. 2004).
 
@@ -197,7 +200,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
     ((3, 2), (3, 2, 2))
     """
 
-    _model: ProbabilisticKernelModel
+    _model: ProbabilisticKernelModel = field(init=False)
 
     coordinates_ = attribute("coordinates")
     noise_variance_ = attribute("noise")
@@ -212,52 +215,28 @@ class ProbabilisticKernelPCA(KernelEstimator):
     heywood_ = attribute("heywood")
     n_components_ = attribute("n_components")
 
-    def __init__(
-        self,
-        n_components: int | float | None = 2,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | str | None = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        metric: Any = None,
-        correction: str | None = None,
-        noise: str = "isotropic",
-        noise_variance: float | None = None,
-        method: str = "ml",
-        feature_dim: float | None = None,
-        init: Any = "auto",
-        accelerate: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        eigen_solver: str = "auto",
-        random_state: Seed = None,
-        memory_limit: float = 4 * 2**30,
-        verbose: bool = False,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.metric = metric
-        self.correction = correction
-        self.noise = noise
-        self.noise_variance = noise_variance
-        self.method = method
-        self.feature_dim = feature_dim
-        self.init = init
-        self.accelerate = accelerate
-        self.tol = tol
-        self.max_iter = max_iter
-        self.eigen_solver = eigen_solver
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.verbose = verbose
-        self.device = device
+    n_components: int | float | None = 2
+    _: KW_ONLY
+    kernel: KernelLike = "rbf"
+    gamma: float | str | None = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    metric: Metric | None = None
+    correction: str | None = None
+    noise: str = "isotropic"
+    noise_variance: float | None = None
+    method: str = "ml"
+    feature_dim: float | None = None
+    init: str | Array = "auto"
+    accelerate: bool = True
+    tol: float = 1e-6
+    max_iter: int = 1000
+    eigen_solver: str = "auto"
+    random_state: Seed = None
+    memory_limit: float = 4 * 2**30
+    verbose: bool = False
+    device: str | None = None
 
     @property
     def n_parameters_(self) -> int:
@@ -287,14 +266,15 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
     def _check_metric(self) -> None:
         """Refuse parameters of distances that contradict one another."""
-        if self.metric is None:
+        metric: object = self.metric
+        if metric is None:
             if self.correction is not None:
                 what = "None without a metric: it is distances that it corrects"
                 raise ValueError(expected("correction", what, self.correction))
             return
-        if not (isinstance(self.metric, str) or callable(self.metric)):
+        if not (isinstance(metric, str) or callable(metric)):
             what = "None, 'precomputed', or a name or function that scipy's cdist accepts"
-            raise ValueError(expected("metric", what, self.metric))
+            raise ValueError(expected("metric", what, metric))
         plain = isinstance(self.kernel, str) and self.kernel == "rbf"
         if not plain or self.gamma is not None or self.kernel_params:
             what = "left at its default, and gamma too, beside a metric: distances have their own"
@@ -322,7 +302,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
         >>> model.coordinates_.shape
         (150, 2)
         """
-        return self._fit_items(fit_probabilistic_kernel, X)  # type: ignore[no-any-return]
+        return self._fit_items(fit_probabilistic_kernel, X)
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know of inputs and outputs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 from dualpca.arrays import Array
@@ -9,13 +10,14 @@ from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import check_choice, check_number
 from dualpca.estimators._kernel import KernelEstimator
-from dualpca.estimators._shell import on_rows
-from dualpca.estimators._types import Rows, Seed
+from dualpca.estimators._shell import on_rows, parametrized
+from dualpca.estimators._types import KernelLike, Rows, Seed
 from dualpca.estimators.probabilistic_kernel import check_rho
 from dualpca.kernels import RBF, Precomputed, make_kernel
 from dualpca.models.twin import TwinModel, TwinRequest, fit_twin
 
 
+@parametrized
 class TwinKernelPCA(KernelEstimator):
     """Twin kernel PCA, which is the Gaussian process latent variable model seen from its kernel.
 
@@ -110,7 +112,7 @@ class TwinKernelPCA(KernelEstimator):
     ((50, 2), True)
     """
 
-    _model: TwinModel
+    _model: TwinModel = field(init=False)
 
     coordinates_ = attribute("coordinates")
     noise_variance_ = attribute("twin.noise")
@@ -122,42 +124,23 @@ class TwinKernelPCA(KernelEstimator):
     converged_ = attribute("history.converged")
     n_parameters_ = attribute("n_parameters")
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        kernel: Any = "linear",
-        gamma: float | str | None = None,
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: dict[str, Any] | None = None,
-        latent_kernel: Any = None,
-        latent_params: dict[str, Any] | None = None,
-        feature_dim: float | None = None,
-        init: Any = "spectral",
-        tol: float = 1e-5,
-        max_iter: int = 2000,
-        random_state: Seed = None,
-        n_init: int = 3,
-        verbose: bool = False,
-        device: str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.latent_kernel = latent_kernel
-        self.latent_params = latent_params
-        self.feature_dim = feature_dim
-        self.init = init
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_init = n_init
-        self.verbose = verbose
-        self.device = device
+    n_components: int = 2
+    _: KW_ONLY
+    kernel: KernelLike = "linear"
+    gamma: float | str | None = None
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: dict[str, Any] | None = None
+    latent_kernel: KernelLike = None
+    latent_params: dict[str, Any] | None = None
+    feature_dim: float | None = None
+    init: str | Array = "spectral"
+    tol: float = 1e-5
+    max_iter: int = 2000
+    random_state: Seed = None
+    n_init: int = 3
+    verbose: bool = False
+    device: str | None = None
 
     def _request(self) -> TwinRequest:
         """Check the parameters and return them for the fit."""
@@ -197,7 +180,7 @@ class TwinKernelPCA(KernelEstimator):
         >>> model.coordinates_.shape
         (15, 2)
         """
-        return self._fit_items(fit_twin, X)  # type: ignore[no-any-return]
+        return self._fit_items(fit_twin, X)
 
     @on_rows(chunked=False)
     def transform(self, X: Array) -> Array:

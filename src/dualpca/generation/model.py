@@ -31,15 +31,13 @@ class GeneratorModel:
 
     points: Annotated[Array, "n d"]  # the training rows
     latents: Annotated[Array, "n q"]
-    density: (
-        Gaussian | KernelDensity | MixtureDensity
-    )  # another Density serves, and cannot be saved
+    # another Density serves, and cannot be saved
+    density: Gaussian | KernelDensity | MixtureDensity
     mean: Annotated[Array, "q"]  # of the latents
     factor: Annotated[Array, "q q"]  # of their covariance
     classes: Annotated[np.ndarray, "labels c"] | None = None
-    codes: Annotated[np.ndarray, "whole n", ">= 0, < c"] | None = (
-        None  # for every row the index of its class
-    )
+    # for every row the index of its class
+    codes: Annotated[np.ndarray, "whole n", ">= 0, < c"] | None = None
 
     def part(self, code: int | None) -> tuple[Density, np.ndarray]:
         """Return the density of a class and its rows; that of all rows without a class."""

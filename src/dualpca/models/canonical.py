@@ -23,7 +23,6 @@ from dualpca.data import (
     condensed,
     has_missing,
     observed_weights,
-    refuse_infinite,
     used_rows,
 )
 from dualpca.errors import CanonicalWarning, DegenerateError, expected, warn
@@ -293,14 +292,12 @@ class CanonicalModel:
     dtypes: tuple[str, str] = ("float64", "float64")
     n_rows: Annotated[int, ">= 0"] = 0
     p_values: Annotated[Array, "q", ">= 0, <= 1, or nan"] | None = None
-    loglikelihood: Annotated[float, "or nan, or inf"] = (
-        math.nan
-    )  # of the rows that were fitted, without any penalty
+    # of the rows that were fitted, without any penalty
+    loglikelihood: Annotated[float, "or nan, or inf"] = math.nan
     history: History | None = None
     vector: bool = False  # y came as a vector
-    x_scale: Annotated[Array, "d", "> 0"] | None = (
-        None  # units of the weights, if not those of the rows
-    )
+    # units of the weights, if not those of the rows
+    x_scale: Annotated[Array, "d", "> 0"] | None = None
     y_scale: Annotated[Array, "e", "> 0"] | None = None
 
     def n_parameters(self) -> int:
@@ -414,14 +411,14 @@ def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalMod
     dtypes = str(x.dtype).rpartition(".")[2], str(y.dtype).rpartition(".")[2]
     fit = by_em if has_missing(rows) else in_closed_form
     model = replace(fit(rows, weights, dtypes, x.d, request), n_rows=n_rows)
-    if model.history is None and request.ridge == 0:
+    history = model.history
+    if history is None and request.ridge == 0:
         _warn_of_few_rows(model)
-    if model.history is not None and request.ridge == 0:  # with a ridge EM climbs another value
-        value = model.history.loglikelihood
-    else:
+    if history is None or request.ridge > 0:  # with a ridge EM climbs another value
         value = _loglikelihood(model.canonical, rows, weights)
-    history = model.history or History((value,), 1, True)
-    model = replace(model, loglikelihood=value, history=history)
+    else:
+        value = history.loglikelihood
+    model = replace(model, loglikelihood=value, history=history or History((value,), 1, True))
     for name in ("mean", "weights", "loadings", "noise_covariance"):
         getattr(model, f"x_{name}"), getattr(model, f"y_{name}")  # raise what float32 cannot hold
     return model
@@ -575,7 +572,6 @@ class CanonicalFit:
     def __init__(
         self, X: Array, dx: int, q: int, weights: Array | None, ridge: float = 0.0
     ) -> None:
-        refuse_infinite(X)
         xp, self.dx, self.q, self.ridge = backend.namespace(X), dx, q, ridge
         weights = observed_weights(X, weights)
         seen, self.origin, variance = column_starts(X, weights)

@@ -531,23 +531,17 @@ class Target:
     @classmethod
     def of_values(cls, span: Span, values: Array, *, centered: bool) -> Target:
         """Return the block of targets with kernel values ⟨φ(x_i), P⟩, or centred ones, (b, n)."""
-        xp, means = backend.namespace(values), span.images[:, -1]
-        if span.size <= MOST_SOLVED:
-            gamma = span.expanded(values, centered=centered)
-            if centered:  # ⟨mean, P − mean⟩ is what centring took from all values of a row
-                values = values + means + (gamma @ means - span.offset)[:, None]
-            return cls(
-                span,
-                values @ span.coefficients - span.tilt,
-                gamma,
-                xp.sum(gamma * values, axis=1),
-                values,
-            )
+        xp, means, solved = backend.namespace(values), span.images[:, -1], span.size <= MOST_SOLVED
+        gamma = span.expanded(values, centered=centered) if solved else None
         values = values + means if centered else values
+        if centered and gamma is not None:
+            # ⟨mean, P − mean⟩ is what centring took from all values of a row
+            values = values + (gamma @ means - span.offset)[:, None]
+        shifted = centered and gamma is None and bool(xp.any(span.base != 0))
         # centred directions see no shift: their coefficients sum to 0
         Y = values @ span.coefficients - span.tilt
-        shifted = centered and bool(xp.any(span.base != 0))
-        return cls(span, Y, None, 0 * values[:, 0], values, shifted)
+        sqnorm = 0 * values[:, 0] if gamma is None else xp.sum(gamma * values, axis=1)
+        return cls(span, Y, gamma, sqnorm, values, shifted)
 
     @property
     def weights(self) -> Array:
