@@ -7,12 +7,11 @@ from dualpca.data.table import InMemoryTable, SlicedTable
 from tests.data.test_parts import table
 
 
-def test_folds_are_those_of_the_table_in_memory(monkeypatch):
-    monkeypatch.setattr("dualpca.data.folds.DRAWS_AT_ONCE", 50)
+def test_folds_are_those_of_the_table_in_memory():
     X = table(n=130, d=7, holes=0.2)
     X[9:, 2] = np.nan
     parts = SlicedTable(X, part_rows=33)
-    drawn, whole = EntryFolds(parts, 3), EntryFolds(InMemoryTable(X), 3)
+    drawn, whole = EntryFolds(parts, 3, at_once=50), EntryFolds(InMemoryTable(X), 3, at_once=50)
     fifths = np.random.default_rng([3, 5, 7]).integers(5, size=X.shape)
     for k in range(5):
         hidden = np.concatenate([drawn.hidden(p.rows, p.number, k) for p in parts.parts()])

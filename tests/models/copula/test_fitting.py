@@ -14,6 +14,7 @@ from dualpca.models.copula import (
     fitting,
 )
 from dualpca.models.copula.fitting import CopulaFit
+from dualpca.models.driver import History, Keeper
 from tests.models.copula.cases import INF, law, nothing, rows_of
 
 
@@ -120,14 +121,15 @@ def test_slope_of_factor_analysis():
 
 
 @pytest.mark.parametrize("sizes", [(), (3,)])
-def test_long_steps_end_where_quasi_newton_does(sizes, monkeypatch):
+def test_long_steps_end_where_quasi_newton_does(sizes):
     truth = law(2, 6, sizes)
     rows, _, _ = rows_of(truth, 300)
     frequencies = tuple(truth.frequencies[part] for part in truth.parts)
     request = CopulaRequest(n_components=2, tol=1e-5)
-    found = [fit_copula(rows, frequencies, request)]
-    monkeypatch.setattr(fitting, "MOST_MOMENTS", -1)
-    found.append(fit_copula(rows, frequencies, request))
+    fit, found = CopulaFit(rows, frequencies, 2, request.noise, None, request.tol), []
+    for most in (fitting.MOST_MOMENTS, -1):
+        theta, record = fitting._climbed(fit, request, Keeper(), most)
+        found.append(replace(fit.unpack(theta), history=History.of(record)))
     for one in found:
         assert one.history.converged
     np.testing.assert_allclose(found[0].correlation, found[1].correlation, atol=2e-3)
@@ -199,8 +201,6 @@ def test_many_rows_by_a_sample_are_as_good_as_all(monkeypatch):
     rows, _, _ = rows_of(truth, 3000)
     request = CopulaRequest(n_components=2)
     whole = fit_copula(rows, (truth.frequencies,), request)
-    monkeypatch.setattr(fitting, "SAMPLED_ROWS", 1000)
-    monkeypatch.setattr(fitting, "ROWS_PER_PARAMETER", 1)
     steps, climbed, polish = [], fitting._climbed, CopulaFit.polish
 
     def counted_climb(*arguments):
@@ -215,7 +215,7 @@ def test_many_rows_by_a_sample_are_as_good_as_all(monkeypatch):
 
     monkeypatch.setattr(fitting, "_climbed", counted_climb)
     monkeypatch.setattr(CopulaFit, "polish", counted_polish)
-    sampled = fit_copula(rows, (truth.frequencies,), request)
+    sampled = fit_copula(rows, (truth.frequencies,), request, sampled=1000)
     assert sampled.history.converged
     assert len(steps) > 1 and min(steps) > 0 and sampled.history.n_iter == sum(steps)
     assert sampled.history.loglikelihood == pytest.approx(whole.history.loglikelihood, abs=0.5)
