@@ -118,6 +118,9 @@ def test_gradient_vanishes_at_the_fit(shape):
     assert_close(np.trace(P @ S @ P), np.trace(P), "vector")
 
 
+# --- EM ------------------------------------------------------------------------------
+
+
 @given(case=cases(means=NEAR), seed=st.integers(0, 1000))
 def test_likelihood_never_falls_during_em(case, seed):
     model = fit_em(case.X, case.q, max_iter=100, random_state=seed, tol=0.0)

@@ -12,8 +12,6 @@ import dualpca as dp
 from dualpca.data.atomic import replacing
 from tests.files import saved_models
 
-# --- writing ----------------------------------------------------------------------------------
-
 
 def test_a_link_laid_in_wait_is_not_followed(tmp_path, monkeypatch):
     """Whoever guesses the temporary name cannot have another file overwritten."""

@@ -36,9 +36,6 @@ def test_beside_a_model_of_columns_of_any_kind(library):
     assert found.levels.cos2 is None and found.rows.cos2 is None
 
 
-# --- inputs ------------------------------------------------------------------------------------
-
-
 def frame_of(library):
     data = {f"a{j}": ACTIVE[:, j] for j in range(3)}
     data |= {"width": [None, *WIDTH[1:]], "species": SPECIES.tolist(), "month": [1, 2, 3] * 50}

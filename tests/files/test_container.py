@@ -107,9 +107,6 @@ def test_arrays_used_in_several_places_are_no_bomb(tmp_path):
     dp.load(tmp_path / "m.dpca")
 
 
-# --- integers and words --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("digits", [40, 400, 5000])
 def test_integers_without_end_are_refused_wherever_they_stand(digits, tmp_path):
     path = tmp_path / "m.dpca"

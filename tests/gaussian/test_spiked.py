@@ -21,9 +21,6 @@ def test_densities_far_from_a_component_of_little_noise_do_not_cancel():
         np.testing.assert_allclose(found[:, k], wanted, rtol=1e-9)
 
 
-# --- the identities of one Gaussian ---------------------------------------------------
-
-
 def dense_gaussian(values, noise, d, seed=0):
     """Return V, W and C of C = V diag(values - noise) V^T + noise I."""
     V = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, len(values))))[0]

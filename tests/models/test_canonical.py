@@ -15,9 +15,6 @@ from tests.tolerances import assert_close
 FLOAT64 = ("float64", "float64")
 
 
-# --- incomplete rows -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("q", [1, 2, 4])

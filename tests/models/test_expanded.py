@@ -10,8 +10,6 @@ from dualpca.models.expanded import MOST_FEATURES, Expanded
 from tests.models.emission_cases import covariances, groups, shares
 from tests.tolerances import assert_close, assert_log_density
 
-# --- rows with products: all components at once ---------------------------------------
-
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("q", [0, 1, [1, 2, 4], 5], ids=["q=0", "q=1", "own q", "q=d"])

@@ -22,9 +22,6 @@ from tests.tolerances import assert_close
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")
 
 
-# --- EM -------------------------------------------------------------------------------
-
-
 @given(case=cases(), seed=st.integers(0, 1000))
 def test_em_step_is_the_loop_over_points(case, seed):
     rng = np.random.default_rng(seed)

@@ -12,9 +12,6 @@ from tests.search.cases import table
 pytest.importorskip("optuna", reason="the search extra is not installed")
 
 
-# --- judging --------------------------------------------------------------------------
-
-
 def test_share_that_came_back():
     X, back = table(), table(seed=1)
     mean = X.mean(axis=0) + 0.1

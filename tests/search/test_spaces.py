@@ -17,9 +17,6 @@ def centred_size(K):
     return np.trace(K) / len(K) - K.mean()
 
 
-# --- the space ------------------------------------------------------------------------
-
-
 def centre(name):
     return {p.name: p.centre for p in FAMILIES[name].parameters}
 

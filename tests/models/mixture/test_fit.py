@@ -146,9 +146,6 @@ def test_em_from_given_labels_converges():
     assert_never_falls(found.record.loglikelihoods)
 
 
-# --- starts ---------------------------------------------------------------------------
-
-
 def test_the_best_of_the_starts_is_carried_on():
     X = groups(200, 4, 4, apart=1.5)
     data = Surveyed.of(InMemoryTable(X))

@@ -7,8 +7,6 @@ from tests.models.mixture.cases import fitted
 from tests.oracles import mixture as dense
 from tests.tolerances import assert_close, assert_log_density
 
-# --- against dense references ---------------------------------------------------------
-
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("missing", [0.0, 0.25])
