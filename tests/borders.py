@@ -711,7 +711,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "solvers/exact.py": {
         "EXPENSIVE": "where a share of variances is extrapolated: " + ESTIMATE,
         "BASIS_BYTES": TOO_LARGE,
-        "COLUMNS_AT_ONCE": "square roots; tests/solvers/test_lanczos.py",
+        "COLUMNS_AT_ONCE": "square roots; tests/solvers/test_exact_root.py",
         "MOST_POINTS": TOO_LARGE,
         "CACHED_ORDER": "a cost",
         "LOOK_STEPS MOST_LOOK_STEPS": "a look for what was missed; tests/solvers/test_small.py",

@@ -4,33 +4,24 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from dualpca import PCA, PPCA, BayesianPCA, KernelPCA, MixturePPCA
 from dualpca.gaussian.rules import given_noise, maximum_likelihood
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
+from tests.bad_input_cases import ATTRIBUTES, BOTH, assert_same_fit, table
 from tests.spectra import geometric, make_case
 from tests.tolerances import assert_close
 
 # twenty rows of noise hold nothing relevant, and BayesianPCA says so
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")
-BOTH = pytest.mark.parametrize("estimator", [PCA, PPCA, BayesianPCA])
+
+
 ALL = pytest.mark.parametrize("estimator", [PCA, PPCA, BayesianPCA, KernelPCA])
+
+
 EVERY = pytest.mark.parametrize("estimator", [PCA, PPCA, BayesianPCA, KernelPCA, MixturePPCA])
-ATTRIBUTES = (
-    "mean_",
-    "components_",
-    "explained_variance_",
-    "explained_variance_ratio_",
-    "noise_variance_",
-)
-
-
-def table(n=20, d=5, seed=0):
-    rng = np.random.default_rng(seed)
-    return rng.standard_normal((n, d)) * np.linspace(3, 1, d) + np.arange(d)
 
 
 def assert_no_nan(model, X=None):
@@ -41,11 +32,6 @@ def assert_no_nan(model, X=None):
     if X is not None:
         for name in ("transform", "reconstruct", "score_samples"):
             assert np.all(np.isfinite(np.asarray(getattr(model, name)(X), dtype=float))), name
-
-
-def assert_same_fit(model, expected):
-    for name in ATTRIBUTES:
-        assert_close(getattr(model, name), getattr(expected, name), "vector")
 
 
 def assert_density_or_refusal(model, X):
@@ -313,12 +299,6 @@ def test_nonsense_options_of_ppca_are_named(option):
         PPCA(n_components=2, **option).fit(table())
 
 
-@pytest.mark.parametrize("option", [{"svd_solver": "nonsense"}, {"tol": -1.0}])
-def test_nonsense_options_of_pca_are_named(option):
-    with pytest.raises(ValueError, match=next(iter(option))):
-        PCA(n_components=2, **option).fit(table())
-
-
 # --- new points of the wrong kind -----------------------------------------------------
 
 
@@ -348,6 +328,8 @@ def test_impossible_sample_counts_are_errors(estimator, n):
 
 
 DIAGNOSTICS = ("hotelling_t2", "spe", "contributions", "outliers")
+
+
 METHODS = {
     PCA: ["transform", "reconstruct", "score_samples", "score", "inverse_transform", *DIAGNOSTICS],
     PPCA: [
@@ -487,19 +469,6 @@ def test_integers_are_numbers(estimator, dtype):
 
 
 @BOTH
-def test_sparse_is_right_or_refused(estimator):
-    X = np.where(np.abs(table()) > 2, table(), 0.0)
-    for kind in (sparse.csr_array, sparse.csc_array, sparse.csr_matrix):
-        try:
-            model = estimator(n_components=2).fit(kind(X))
-        except TypeError as error:
-            assert estimator is not PCA and "sparse" in str(error).lower()
-        else:
-            assert_same_fit(model, estimator(n_components=2).fit(X))
-            assert_close(model.transform(kind(X)), model.transform(X), "vector")
-
-
-@BOTH
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_data_frames_keep_their_names(estimator, library):
     frames = pytest.importorskip(
@@ -573,18 +542,6 @@ def test_input_is_never_changed(estimator, order, dtype, size):
     assert Z.tobytes() == Z_before
 
 
-@pytest.mark.parametrize(
-    "solver",
-    ["auto", "full", "covariance_eigh", "arpack", "randomized", "dense", "gram", "qr", "krylov"],
-)
-@pytest.mark.parametrize("size", [(20, 5), (5, 20)])
-def test_no_pca_solver_changes_its_input(solver, size):
-    X = table(*size)
-    before = X.tobytes()
-    PCA(n_components=2, svd_solver=solver, random_state=0).fit_transform(X)
-    assert X.tobytes() == before
-
-
 def test_torch_input_is_never_changed():
     torch = pytest.importorskip(
         "torch", reason="torch is not installed: this backend is not tested"
@@ -625,9 +582,3 @@ def test_results_do_not_share_memory_with_the_model(estimator):
         np.asarray(outcome)[:] = -1.0
     assert np.array_equal(model.get_covariance(), before[0])
     assert np.array_equal(model.mean_, before[1])
-
-
-def test_read_only_data_can_be_fitted_without_a_copy():
-    X = table()
-    X.setflags(write=False)
-    assert_same_fit(PCA(n_components=2, copy=False).fit(X), PCA(n_components=2).fit(table()))

@@ -19,6 +19,7 @@ from dualpca.data.table import SlicedTable
 from dualpca.errors import NonFiniteError
 from dualpca.operators import primal
 from tests import test_duality, test_equivalence, test_invariance, test_likelihood, test_limits
+from tests.models import test_spiked
 from tests.zoo import ESTIMATORS, assert_same, fitted, rows, said
 
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")
@@ -47,8 +48,8 @@ PROPERTIES = {
         "test_standardised_pca_does_not_see_units",
         "test_partial_fit_over_any_chunks_is_fit",
     ),
-    test_likelihood: (
-        "test_score_samples_is_the_dense_density",
+    test_likelihood: ("test_score_samples_is_the_dense_density",),
+    test_spiked: (
         "test_em_step_is_the_loop_over_points",
         "test_weighted_em_step_is_the_weighted_loop",
         "test_em_step_in_the_dual_is_the_step_in_the_primal",

@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dualpca.gaussian.rules import maximum_likelihood
-from dualpca.gaussian.spiked import SpikedGaussian, free_parameters
 from dualpca.kernels import RBF, Linear
 from dualpca.operators.dual import Dual
 from dualpca.operators.primal import Primal
@@ -20,6 +19,8 @@ from tests.spectra import BENIGN, KINDS, cases, flat, harmonic, make_case
 from tests.tolerances import assert_close, assert_log_density, tolerance
 
 WEIGHTS = ("none", "random", "with zeros")
+
+
 NEAR = (0.0, 1.0)  # means, in standard deviations: a kernel matrix keeps the digits of ||x||^2 only
 
 
@@ -179,41 +180,6 @@ def test_training_points_project_onto_the_dual_eigenvectors():
     spectrum = solve(dual, 3)
     y = projected(dual, spectrum, X).coordinates
     assert_close(y, np.asarray(spectrum.vectors) * np.sqrt(spectrum.values), "vector")
-
-
-# --- the identities of one Gaussian ---------------------------------------------------
-
-
-def dense_gaussian(values, noise, d, seed=0):
-    """Return V, W and C of C = V diag(values - noise) V^T + noise I."""
-    V = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, len(values))))[0]
-    W = V * np.sqrt(values - noise)
-    return V, W, W @ W.T + noise * np.eye(d)
-
-
-@pytest.mark.parametrize("q", [0, 1, 3, 4, 5])
-def test_spiked_gaussian_is_the_dense_gaussian(q):
-    d, noise = 5, 0.4
-    values = np.array([3.0, 2.0, 2.0, 0.9, 0.5])[:q]
-    V, W, C = dense_gaussian(values, noise, d)
-    gaussian = SpikedGaussian(values, noise, d)
-    x = np.random.default_rng(1).standard_normal((20, d)) * 2
-    y = x @ V
-    residual = np.maximum((x**2).sum(1) - (y**2).sum(1), 0.0)
-    zero = np.zeros(d)
-    assert_log_density(gaussian.log_density(y, residual), oracles.log_density(x, zero, C), d)
-    if q:
-        model = oracles.Model(zero, W, noise)
-        mean, cov = oracles.posterior(x, model)
-        assert_close(gaussian.posterior_mean(y), mean, "covariance")
-        assert_close(np.diag(gaussian.posterior_variance), cov, "covariance")
-        assert_close(gaussian.shrink(y) @ V.T, oracles.reconstruction(x, model), "covariance")
-
-
-@pytest.mark.parametrize("d", [2, 3, 5])
-def test_free_parameters_are_the_rank_of_the_jacobian(d):
-    for q in range(1, d + 1):
-        assert free_parameters(q, d) == oracles.n_parameters_by_rank(d, q)
 
 
 @given(case=cases())

@@ -17,6 +17,7 @@ TREES = {
     ): ast.parse(path.read_text(encoding="utf-8"))
     for path in sorted(HOME.rglob("*.py"))
 }
+TESTS = Path(__file__).parent
 LIBRARY = {name: tree for name, tree in TREES.items() if not name.startswith("dualpca.app")}
 
 
@@ -98,6 +99,56 @@ def test_a_constant_has_one_value():
                 if len(name) > 1 and name.isupper():
                     values[name][module] = ast.unparse(node.value)
     assert {name: where for name, where in values.items() if len(where) > 1} == {}
+
+
+TYPES_ONLY = {"dualpca.arrays.types", "dualpca.estimators._types"}
+TESTED_ELSEWHERE = {
+    # what all estimators share: tests that try every one of them
+    "estimators._shell": "estimators/test_estimator_checks.py",
+    "estimators._linear": "estimators/test_standardize.py",
+    "estimators._kernel": "models/test_kernel_pca_inputs.py",
+    # estimators of one kernel model: with the model
+    "estimators.kernel": "models/test_kernel_pca_inputs.py",
+    "estimators.dual": "models/test_dual_bad_input.py",
+    "estimators.probabilistic_kernel": "models/test_probabilistic_kernel.py",
+    "estimators.twin": "models/test_twin.py",
+    "estimators.generator": "generation/test_generator.py",
+    # families whose members stand in one table and pass the same tests
+    "kernels.base": "kernels/test_kernels.py",
+    "kernels.dot": "kernels/test_kernels.py",
+    "kernels.stationary": "kernels/test_kernels.py",
+    "preimages.base": "preimages/test_preimages.py",
+    "preimages.closed": "preimages/test_preimages.py",
+    "preimages.iterative": "preimages/test_preimages.py",
+    # steps of one method: densities are drawn from by chains, along paths, and judged
+    "generation.chains": "generation/test_generation.py",
+    "generation.densities": "generation/test_generation.py",
+    "generation.paths": "generation/test_generation.py",
+    "generation.quality": "generation/test_generation.py",
+    "generation.model": "generation/test_generator.py",
+    # code of the GPU alone: through the product that calls it
+    "kernels.fused_passes": "kernels/test_fused_product.py",
+}
+
+
+def test_every_module_has_a_test_file_of_its_name():
+    missing = []
+    for path in sorted(HOME.rglob("*.py")):
+        inside = path.relative_to(HOME).with_suffix("")
+        name = ".".join(inside.parts)
+        if inside.parts[0] == "app" or path.stem.startswith("__"):
+            continue
+        if f"dualpca.{name}" in TYPES_ONLY:
+            continue
+        own = inside.parent / f"test_{path.stem.removeprefix('_')}.py"
+        if not any((TESTS / place).exists() for place in (own, TESTED_ELSEWHERE.get(name, own))):
+            missing.append(str(own))
+    assert missing == []
+
+
+def test_modules_that_are_tested_elsewhere_are_there():
+    assert TYPES_ONLY | {f"dualpca.{name}" for name in TESTED_ELSEWHERE} <= set(LIBRARY)
+    assert not [place for place in TESTED_ELSEWHERE.values() if not (TESTS / place).exists()]
 
 
 def functions():

@@ -18,8 +18,8 @@ import pytest
 
 import dualpca
 from tests.conftest import rest_slow
+from tests.estimators.test_saving import KINDS
 from tests.files.saved_models import MODELS
-from tests.files.test_model_files import KINDS
 
 PUBLIC = [name for name in dualpca.__all__ if name != "__version__"]
 

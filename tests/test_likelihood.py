@@ -10,13 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualpca import PCA, PPCA
 from dualpca.gaussian.rules import maximum_likelihood
-from dualpca.kernels import Linear
-from dualpca.models.spiked import ppca_step
-from dualpca.operators.dual import Dual
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from dualpca.solvers.base import SOLVERS
 from tests import oracles
+from tests.likelihood_cases import NEAR, assert_never_falls, rounding_of_likelihood
 from tests.spectra import (
     BENIGN,
     cases,
@@ -32,23 +30,11 @@ from tests.tolerances import assert_close, assert_log_density, tolerance
 # Cases are drawn by their spectrum: a column may happen to have hardly a share in it.
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.ScaleWarning")
 
-NEAR = (0.0, 1.0)  # means, in standard deviations: rounding counts in units of the data, not of Xc
-
 
 def fit_em(X, q, max_iter=200, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return PPCA(n_components=q, method="em", max_iter=max_iter, **options).fit(X)
-
-
-def rounding_of_likelihood(ell, n, q):
-    """Return what rounding does to the difference of two n/2 (tr S - tr M^-1 W^T S W) / sigma2.
-
-    The solve with M costs cond(M) = ell_1 / ell_q units of the last place of tr S; checked with
-    fifty digits: at the maximum the exact differences are 1e-19 where these are 3e-8.
-    """
-    sigma2 = np.mean(ell[q:])
-    return 4 * np.finfo(float).eps * n / 2 * (np.sum(ell) / sigma2) * (ell[0] / ell[q - 1])
 
 
 def own_model(model):
@@ -132,73 +118,7 @@ def test_gradient_vanishes_at_the_fit(shape):
     assert_close(np.trace(P @ S @ P), np.trace(P), "vector")
 
 
-# --- EM -------------------------------------------------------------------------------
-
-
-@given(case=cases(), seed=st.integers(0, 1000))
-def test_em_step_is_the_loop_over_points(case, seed):
-    rng = np.random.default_rng(seed)
-    W = np.sqrt(case.ell[0]) * rng.standard_normal((case.d, case.q))
-    sigma2 = float(case.ell[0] * rng.uniform(0.05, 2))
-    W_new, sigma2_new, value = ppca_step(Primal(case.X), W, sigma2, case.n)
-    expected_W, expected_sigma2 = oracles.em_step(case.X, W, sigma2)
-    assert_close(W_new, expected_W, "vector")
-    assert_close(sigma2_new, expected_sigma2, "vector")
-    C = W @ W.T + sigma2 * np.eye(case.d)
-    expected = oracles.loglikelihood(case.X, oracles.mean(case.X), C)
-    assert_close(value, expected, "density", scale=abs(expected) + case.X.size)
-
-
-def test_weighted_em_step_is_the_weighted_loop():
-    case, rng = make_case("tall", geometric), np.random.default_rng(0)
-    w, W, sigma2 = rng.uniform(0, 3, case.n), rng.standard_normal((case.d, 2)), 0.4
-    W_new, sigma2_new, value = ppca_step(Primal(case.X, w), W, sigma2, w.sum())
-    expected_W, expected_sigma2 = oracles.em_step(case.X, W, sigma2, w)
-    assert_close(W_new, expected_W, "covariance")
-    assert_close(sigma2_new, expected_sigma2, "covariance")
-    C = W @ W.T + sigma2 * np.eye(case.d)
-    expected = oracles.loglikelihood(case.X, oracles.mean(case.X, w), C, w)
-    assert_close(value, expected, "density")
-
-
-def test_em_step_in_the_dual_is_the_step_in_the_primal():
-    # W = Xc^T A: one step on coefficients A with Kc is one step on W with the scatter
-    case, rng = make_case("wide", geometric), np.random.default_rng(0)
-    Xc = case.X - case.X.mean(axis=0)
-    _, E = oracles.eigh_descending(Xc @ Xc.T)
-    V = Xc.T @ E[:, : case.n - 1]
-    V /= np.linalg.norm(V, axis=0)
-    coordinates = rng.standard_normal((case.n - 1, 2))
-    W, B = V @ coordinates, E[:, : case.n - 1] @ coordinates  # the same model in two bases
-    W_new, sigma2_new, value = ppca_step(Primal(case.X), W, 0.3, case.n)
-    dual = Dual(case.X, Linear(), dim=case.d)
-    B_new, sigma2_dual, value_dual = ppca_step(dual, B, 0.3, case.n)
-    assert_close(V.T @ np.asarray(W_new), E[:, : case.n - 1].T @ np.asarray(B_new), "vector")
-    assert_close(sigma2_dual, sigma2_new, "vector")
-    assert_close(value_dual, value, "density")
-
-
-@given(case=cases(means=NEAR), seed=st.integers(0, 1000))
-def test_every_em_step_climbs(case, seed):
-    rng = np.random.default_rng(seed)
-    W = np.sqrt(case.ell[0] / case.d) * rng.standard_normal((case.d, case.q))
-    sigma2, values, rep = float(case.ell.sum() / case.d), [], Primal(case.X)
-    for _ in range(25):
-        W, sigma2, value = ppca_step(rep, W, sigma2, case.n)
-        values.append(float(value))
-        assert sigma2 > 0
-    assert_never_falls(values, case.X.size, rounding_of_likelihood(case.ell, case.n, case.q))
-
-
-def assert_never_falls(values, size, rounding=0.0):
-    """Assert that a trace of likelihoods climbs, up to the error of evaluating one of them."""
-    values = np.asarray(values, dtype=float)
-    assert np.all(np.isfinite(values))
-    fall = -np.diff(values)
-    slack = max(tolerance("monotone") * (np.max(np.abs(values)) + size), rounding)
-    assert np.all(fall <= slack), (
-        f"the likelihood fell by {fall.max():.2e} at step {fall.argmax() + 1}"
-    )
+# --- EM ------------------------------------------------------------------------------
 
 
 @given(case=cases(means=NEAR), seed=st.integers(0, 1000))

@@ -52,10 +52,9 @@ def test_nothing_is_said_unless_asked():
     assert count(io.StringIO(), verbose=False) == ""
 
 
-def test_shorter_words_leave_no_rest_of_longer_ones(monkeypatch):
-    monkeypatch.setattr("dualpca.arrays.progress.BETWEEN_BARS", 0.0)
+def test_shorter_words_leave_no_rest_of_longer_ones():
     out = Terminal()
-    with showing(True, out), task("work", 2) as tick:
+    with showing(True, out, between=0.0), task("work", 2) as tick:
         tick("a long note")
         tick("short")
     first, last = out.getvalue().split("\r")[1:3]

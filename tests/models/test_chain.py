@@ -44,18 +44,18 @@ def cut(request, monkeypatch):
     """Cut even short sequences, so that pieces are tested where enumeration can reach.
 
     Pieces of three steps or fewer are those of scans, long ones those of bands. The best path is
-    found row by row, with short pieces between pins.
+    found row by row, with short pieces between pins, as the options that are returned say.
     """
     monkeypatch.setattr(scans, "UNCUT", request.param)
-    if request.param <= 3:
-        by_scans(monkeypatch)
+    if request.param > 3:
+        return {}
+    by_scans(monkeypatch)
+    return {"few_terms": 0, "long_stretch": 1e9}
 
 
 def by_scans(monkeypatch):
-    """Leave sums to scans in logarithms, and best paths to stretches between pins."""
-    for name in ("MOST_BAND", "FEW_TERMS"):
-        monkeypatch.setattr(scans, name, 0)
-    monkeypatch.setattr(scans, "LONG_STRETCH", 1e9)
+    """Leave sums to scans in logarithms."""
+    monkeypatch.setattr(scans, "MOST_BAND", 0)
 
 
 @pytest.mark.grid(2)
@@ -67,7 +67,7 @@ def test_everything_equals_enumeration(cut, lengths, zeros, spread):
     log_b = draw_logs(sum(lengths), 3, spread)
     found = chain.smooth(log_b, lengths)
     forward, values = chain.filtered(log_b, lengths)
-    best, path = chain.viterbi(log_b, lengths)
+    best, path = chain.viterbi(log_b, lengths, **cut)
     ends = np.cumsum(lengths)
     truth = [
         enumerate_paths(chain.start, chain.transitions, log_b[e - n : e])
@@ -224,8 +224,7 @@ def test_sampled_paths_have_the_frequencies_of_the_chain():
 @pytest.mark.parametrize("lengths", [[40], [1, 7, 1, 31]], ids=str)
 def test_a_band_is_the_scan_in_logarithms(lengths, piece, monkeypatch):
     chain, log_b = draw_chain(3), draw_logs(40, 3, 4.0)
-    monkeypatch.setattr(scans, "PIECE", piece)
-    band = scans.Band.of(chain, log_b, lengths)
+    band = scans.Band.of(chain, log_b, lengths, piece)
     found, forward = band.smooth(), chain.filtered(log_b, lengths)
     with monkeypatch.context() as patch:
         by_scans(patch)
@@ -254,29 +253,25 @@ def test_a_band_keeps_its_scale_over_long_sequences_and_gives_up_where_it_is_los
 @pytest.mark.parametrize("zeros", [False, True], ids=["ergodic", "a way less"])
 @pytest.mark.parametrize("lengths", [[600], [1, 199, 2, 398]], ids=str)
 @pytest.mark.parametrize("spread", [0.3, 3.0, 10.0])
-def test_the_best_path_is_the_same_row_by_row_and_between_pins(spread, lengths, zeros, monkeypatch):
+def test_the_best_path_is_the_same_row_by_row_and_between_pins(spread, lengths, zeros):
     A = draw_chain(3).transitions + np.eye(3)
     A[0, 2] *= not zeros
     chain = Chain(np.ones(3) / 3, A / A.sum(axis=1, keepdims=True))
     log_b = draw_logs(600, 3, spread)
     ends = np.cumsum(lengths)
     firsts, lasts = ends - lengths, ends - 1
-    monkeypatch.setattr(scans, "LONG_STRETCH", 1e9)
-    pinned = scans._path_between_pins(chain, log_b, firsts, lasts)
+    pinned = scans._path_between_pins(chain, log_b, firsts, lasts, long_stretch=1e9)
     assert np.array_equal(pinned, scans._path_by_row(chain, log_b, firsts))
-    monkeypatch.setattr(scans, "FEW_TERMS", 0)
     for longest in (0.0, 1e9):  # rows are taken where stretches are too long
-        monkeypatch.setattr(scans, "LONG_STRETCH", longest)
-        value, path = chain.viterbi(log_b, lengths)
+        value, path = chain.viterbi(log_b, lengths, few_terms=0, long_stretch=longest)
         assert np.array_equal(path, pinned)
         assert len(value) == len(lengths)
 
 
-def test_two_states_have_the_path_that_is_found_between_pins(monkeypatch):
+def test_two_states_have_the_path_that_is_found_between_pins():
     chain, lengths = Chain(np.array([0.7, 0.3]), np.array([[0.8, 0.2], [0.4, 0.6]])), [90, 1, 109]
     log_b = draw_logs(200, 2, 1.0)
     found = chain.viterbi(log_b, lengths)
-    by_scans(monkeypatch)
-    wanted = chain.viterbi(log_b, lengths)
+    wanted = chain.viterbi(log_b, lengths, few_terms=0, long_stretch=1e9)
     assert np.array_equal(found[1], wanted[1])
     assert_close(found[0], wanted[0], "density")

@@ -6,8 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from sklearn.cluster import KMeans
 
 from dualpca.models.clusters import Filled, centroids, kmeans, kmeans_runs, members, seeds
+from tests.models.emission_cases import groups, holes
 
 X = np.array([[0.0], [1.0], [1.5], [4.0], [9.0]])
 WEIGHTS = np.array([1.0, 3.0, 0.0, 2.0, 0.5])
@@ -80,3 +82,52 @@ def test_clusters_of_weighted_rows_are_those_of_repeated_ones(missing):
     for run in kmeans_runs(rows, 3, 3, np.random.default_rng(2), w):
         D = given.distances(centroids(given, members(run[None], 3, w)))
         assert np.array_equal(np.argmin(D, axis=0)[w > 0], run[w > 0])
+
+
+# --- k-means --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing, right", [(0.0, 40), (0.25, 35)])
+def test_kmeans_finds_separate_groups_with_and_without_holes(missing, right):
+    X = holes(groups(apart=20.0), missing) if missing else groups(apart=20.0)
+    labels = kmeans(X, 3, np.random.default_rng(0)).reshape(3, 40)
+    counts = [np.bincount(part, minlength=3) for part in labels]
+    assert min(c.max() for c in counts) >= right
+    assert {int(c.argmax()) for c in counts} == {0, 1, 2}
+
+
+def test_kmeans_is_no_worse_than_scikit_learns():
+    X = groups(300, 4, 3, apart=1.5)
+    labels = kmeans(X, 6, np.random.default_rng(0))
+    own = sum(np.sum((X[labels == k] - X[labels == k].mean(axis=0)) ** 2) for k in range(6))
+    theirs = np.median([KMeans(6, n_init=1, random_state=s).fit(X).inertia_ for s in range(10)])
+    assert own < 1.1 * theirs
+
+
+@pytest.mark.parametrize("K", [1, 5, 6])
+def test_no_cluster_is_empty_even_among_copies(K):
+    X = np.repeat(groups(3, 2, 1), 2, axis=0)
+    labels = kmeans(X, K, np.random.default_rng(0))
+    assert set(labels.tolist()) == set(range(K))
+
+
+def test_rows_of_no_weight_start_no_cluster():
+    X, w = groups(), np.ones(120)
+    X[:5], w[:5] = 1e3, 0.0
+    labels = kmeans(X, 3, np.random.default_rng(0), w)
+    centres = [X[(labels == k) & (w > 0)].mean(axis=0) for k in range(3)]
+    assert np.max(np.abs(centres)) < 100
+
+
+def test_runs_of_k_means_end_where_lloyd_s_iteration_stays():
+    X, rng = groups(90, 3, 3, apart=2.0), np.random.default_rng(0)
+    weights = rng.uniform(0.5, 2.0, 90)
+    for labels in kmeans_runs(X, 4, 5, rng, weights):
+        centres = [
+            np.average(X[labels == k], axis=0, weights=weights[labels == k]) for k in range(4)
+        ]
+        distances = ((X[:, None, :] - np.stack(centres)) ** 2).sum(axis=2)
+        assert np.array_equal(distances.argmin(axis=1), labels)
+    copies = np.repeat(np.eye(3), 4, axis=0)
+    for labels in kmeans_runs(copies, 4, 3, rng):  # fewer distinct rows than clusters
+        assert np.all(np.bincount(labels, minlength=4) > 0)

@@ -4,42 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.cluster import KMeans
 
 from dualpca.errors import ScaleError
-from dualpca.gaussian import SpikedDensities
-from dualpca.models.clusters import kmeans, kmeans_runs
 from dualpca.models.emissions import Emissions, Prior, weighted_part
-from dualpca.models.expanded import MOST_FEATURES, Expanded
+from tests.models.emission_cases import covariances, groups, holes, shares
 from tests.oracles import mixture as dense
 from tests.oracles.missing import log_density_by_least_squares
 from tests.tolerances import assert_close, assert_log_density, tolerance
-
-
-def groups(n=120, d=5, K=3, apart=4.0, seed=0):
-    """Return rows of K random Gaussians with two strong directions each."""
-    rng = np.random.default_rng(seed)
-    parts = [
-        rng.standard_normal((n // K, 2)) @ (2 * rng.standard_normal((2, d)))
-        + apart * rng.standard_normal(d)
-        + 0.4 * rng.standard_normal((n // K, d))
-        for _ in range(K)
-    ]
-    return np.concatenate(parts)
-
-
-def holes(X, share=0.25, seed=1):
-    return np.where(np.random.default_rng(seed).random(X.shape) < share, np.nan, X)
-
-
-def shares(n, K, seed=2):
-    return np.random.default_rng(seed).dirichlet(np.ones(K), size=n)
-
-
-def covariances(model):
-    eye = np.eye(model.dim)
-    parts = zip(model.loadings, model.noises, strict=True)
-    return np.stack([np.asarray(W) @ np.asarray(W).T + float(s) * eye for W, s in parts])
 
 
 def objective(model, X, rho):
@@ -277,41 +248,6 @@ def test_every_backend_can_start(backend, missing):
     assert np.all(np.isfinite(backend.numpy(model.log_density(backend.asarray(X)))))
 
 
-# --- k-means --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("missing, right", [(0.0, 40), (0.25, 35)])
-def test_kmeans_finds_separate_groups_with_and_without_holes(missing, right):
-    X = holes(groups(apart=20.0), missing) if missing else groups(apart=20.0)
-    labels = kmeans(X, 3, np.random.default_rng(0)).reshape(3, 40)
-    counts = [np.bincount(part, minlength=3) for part in labels]
-    assert min(c.max() for c in counts) >= right
-    assert {int(c.argmax()) for c in counts} == {0, 1, 2}
-
-
-def test_kmeans_is_no_worse_than_scikit_learns():
-    X = groups(300, 4, 3, apart=1.5)
-    labels = kmeans(X, 6, np.random.default_rng(0))
-    own = sum(np.sum((X[labels == k] - X[labels == k].mean(axis=0)) ** 2) for k in range(6))
-    theirs = np.median([KMeans(6, n_init=1, random_state=s).fit(X).inertia_ for s in range(10)])
-    assert own < 1.1 * theirs
-
-
-@pytest.mark.parametrize("K", [1, 5, 6])
-def test_no_cluster_is_empty_even_among_copies(K):
-    X = np.repeat(groups(3, 2, 1), 2, axis=0)
-    labels = kmeans(X, K, np.random.default_rng(0))
-    assert set(labels.tolist()) == set(range(K))
-
-
-def test_rows_of_no_weight_start_no_cluster():
-    X, w = groups(), np.ones(120)
-    X[:5], w[:5] = 1e3, 0.0
-    labels = kmeans(X, 3, np.random.default_rng(0), w)
-    centres = [X[(labels == k) & (w > 0)].mean(axis=0) for k in range(3)]
-    assert np.max(np.abs(centres)) < 100
-
-
 @pytest.mark.parametrize("hole", [False, True])
 def test_a_row_beyond_float64_is_named(hole):
     model = Emissions(np.zeros((2, 3)), (np.ones((3, 1)),) * 2, np.array([1.0, 1e-300]))
@@ -321,66 +257,6 @@ def test_a_row_beyond_float64_is_named(hole):
     assert np.isfinite(model.log_density(X[:4]).max(axis=1)).all()
     with pytest.raises(ScaleError, match=r"row 4 .*far"):
         model.log_density(X)
-
-
-# --- rows with products: all components at once ---------------------------------------
-
-
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("q", [0, 1, [1, 2, 4], 5], ids=["q=0", "q=1", "own q", "q=d"])
-def test_products_of_features_give_the_steps_of_the_rows(q, tied):
-    X, rho = groups(), shares(120, 3)
-    ranks = [q] * 3 if isinstance(q, int) else q
-    start = Emissions.nowhere(X, ranks, floor=1e-6, tied=tied)
-    for prior in (None, Prior(3.0, 0.5)):
-        plain = replace(start, prior=prior).update(X, rho)
-        quick = replace(start, prior=prior).update(Expanded(X), rho)
-        assert_close(quick.means, plain.means, "vector")
-        assert_close(covariances(quick), covariances(plain), "vector")
-        assert_log_density(quick.log_density(Expanded(X)), plain.log_density(X), 5)
-
-
-def test_few_features_of_many_rows_have_products():
-    X = groups()
-    assert Expanded.suits(X) and Expanded.suits(X[:, :1]) and Expanded.suits(X[:6])
-    assert not (Expanded.suits(X[:, :0]) or Expanded.suits(X[:5]))
-    assert not Expanded.suits(np.zeros((100, MOST_FEATURES + 1)))
-
-
-def test_products_of_features_leave_to_the_rows_what_would_lose_digits():
-    X = groups() * np.array([1.0, 1.0, 1.0, 1.0, 1e-4])
-    rho, table = shares(120, 3), Expanded(X)
-    start = Emissions.nowhere(X, [4] * 3, 0.0, tied=False)
-    plain, quick = start.update(X, rho), start.update(table, rho)
-    assert_close(quick.noises, plain.noises, "vector")
-    assert table.log_density(quick.means, quick.loadings, quick.noises) is None
-    assert_log_density(quick.log_density(table), plain.log_density(X), 5)
-
-
-def test_runs_of_k_means_end_where_lloyd_s_iteration_stays():
-    X, rng = groups(90, 3, 3, apart=2.0), np.random.default_rng(0)
-    weights = rng.uniform(0.5, 2.0, 90)
-    for labels in kmeans_runs(X, 4, 5, rng, weights):
-        centres = [
-            np.average(X[labels == k], axis=0, weights=weights[labels == k]) for k in range(4)
-        ]
-        distances = ((X[:, None, :] - np.stack(centres)) ** 2).sum(axis=2)
-        assert np.array_equal(distances.argmin(axis=1), labels)
-    copies = np.repeat(np.eye(3), 4, axis=0)
-    for labels in kmeans_runs(copies, 4, 3, rng):  # fewer distinct rows than clusters
-        assert np.all(np.bincount(labels, minlength=4) > 0)
-
-
-def test_densities_far_from_a_component_of_little_noise_do_not_cancel():
-    rng = np.random.default_rng(0)
-    loadings = [rng.normal(size=(6, q)) for q in (3, 0, 1)]
-    means, noises, X = rng.normal(size=(3, 6)), np.array([1e-4, 1e-5, 0.5]), rng.normal(size=(9, 6))
-    found = SpikedDensities(means, loadings, noises)(3 * X)
-    for k, W in enumerate(loadings):
-        C, R = W @ W.T + noises[k] * np.eye(6), 3 * X - means[k]
-        distance = np.sum(R * np.linalg.solve(C, R.T).T, axis=1)
-        wanted = -0.5 * (distance + np.linalg.slogdet(2 * np.pi * C)[1])
-        np.testing.assert_allclose(found[:, k], wanted, rtol=1e-9)
 
 
 # --- components of hardly any rows ----------------------------------------------------

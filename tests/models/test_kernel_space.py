@@ -55,22 +55,20 @@ def test_leading_directions_are_the_columns_of_more_of_them():
     assert_close(few(X), many(X)[:, :4], "vector")
 
 
-def test_landmarks_that_are_all_distinct_rows_give_the_same_space(monkeypatch):
+def test_landmarks_that_are_all_distinct_rows_give_the_same_space():
     X, kernel = np.tile(rows(60), (2, 1)), RBF(gamma=2.0)
     exact = KernelSpace.fit(X, kernel, 10)
-    monkeypatch.setattr(kernel_space, "EXACT", 0)
-    through = KernelSpace.fit(X, kernel, 10, n_landmarks=60)
+    through = KernelSpace.fit(X, kernel, 10, n_landmarks=60, exact=0)
     assert through.subspace.points.shape[0] == 60
     assert_close(through.variances, exact.variances, "vector")
     assert_close(through(X) @ through(X).T, exact(X) @ exact(X).T, "vector")
     assert through.explained == pytest.approx(exact.explained)
 
 
-def test_a_linear_kernel_through_few_landmarks_is_exact(monkeypatch):
+def test_a_linear_kernel_through_few_landmarks_is_exact():
     X = rows(200)
     exact = KernelSpace.fit(X, Linear(), 3)
-    monkeypatch.setattr(kernel_space, "EXACT", 0)
-    through = KernelSpace.fit(X, Linear(), 3, n_landmarks=5)
+    through = KernelSpace.fit(X, Linear(), 3, n_landmarks=5, exact=0)
     assert_close(through.variances, exact.variances, "vector")
     assert_close(np.abs(through(X)), np.abs(exact(X)), "vector")
 
@@ -93,13 +91,11 @@ def test_every_library_gives_the_same_coordinates(backend):
     assert_close(backend.numpy(found), KernelSpace.fit(X, kernel, 5)(X), "vector")
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_weights_are_repetitions(exact, monkeypatch):
+@pytest.mark.parametrize("exact", [1000, 0])
+def test_weights_are_repetitions(exact):
     X, w, kernel = rows(40), np.random.default_rng(1).integers(0, 4, 40), RBF(gamma=2.0)
     expected = KernelSpace.fit(np.repeat(X, w, axis=0), kernel, 5)
-    if not exact:
-        monkeypatch.setattr(kernel_space, "EXACT", 0)
-    found = KernelSpace.fit(X, kernel, 5, n_landmarks=39, weights=w.astype(float))
+    found = KernelSpace.fit(X, kernel, 5, n_landmarks=39, weights=w.astype(float), exact=exact)
     assert_close(found.variances, expected.variances, "vector")
     assert_close(found(X) @ found(X).T, expected(X) @ expected(X).T, "vector")
     assert found.total == pytest.approx(expected.total)
@@ -109,7 +105,6 @@ def test_landmarks_are_rows_that_weigh_something(monkeypatch):
     """Rows of weight 0 are no landmarks, and heavy ones are first."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(60, 2)), rng.normal(size=(60, 2)) + 30])
-    monkeypatch.setattr(kernel_space, "EXACT", 50)
     chosen, usual = [], kernel_space.mapped_operator
 
     def watched(table, sample, kernel, entry, how):
@@ -119,11 +114,11 @@ def test_landmarks_are_rows_that_weigh_something(monkeypatch):
     monkeypatch.setattr(kernel_space, "mapped_operator", watched)
     for first in (0.0, 1e-6):
         weights = np.repeat([first, 1.0], 60)
-        options = {"n_landmarks": 20, "weights": weights}
+        options = {"n_landmarks": 20, "weights": weights, "exact": 50}
         KernelSpace.fit(X, RBF(gamma=0.5), 5, np.random.default_rng(0), **options)
     for points in chosen:
         assert len(points) == 20 and np.all(points > 20)
-    X = np.concatenate([X[:60], rng.normal(size=(600, 2)) + 30])  # a mixture has 500 landmarks
+    X = np.concatenate([X[:60], rng.normal(size=(1100, 2)) + 30])  # too many to be exact
     mixture = MixturePPCA(1, 1, kernel="rbf", kernel_params={"gamma": 0.5}, n_directions=3)
-    mixture.fit(X, sample_weight=np.repeat([0.0, 1.0], [60, 600]))
+    mixture.fit(X, sample_weight=np.repeat([0.0, 1.0], [60, 1100]))
     assert len(chosen[-1]) > 100 and np.all(chosen[-1] > 20)

@@ -5,8 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from dualpca import PCA, PPCA, Batches, BayesianPCA, FactorAnalysis, KernelPCA, MixturePPCA
-from dualpca.data.folds import EntryFolds, row_folds
-from dualpca.data.table import InMemoryTable, SlicedTable
+from dualpca.data.table import SlicedTable
 from dualpca.errors import DegenerateError, EmptyColumnError
 from dualpca.operators.primal import PartScatter, survey
 from tests.data.test_parts import BY_EM, CLOSED, same, table
@@ -52,6 +51,8 @@ def each(names, ways, *slow):
 
 
 COMPLETE = each(["cv", "cv-rows", "cv-entries"], [cut, into_dask, unknown_chunks], "cv-entries")
+
+
 WITH_HOLES = each(
     ["cv", "cv-rows", "cv-entries", "bic"], [cut, into_dask], "cv", "cv-rows", "cv-entries"
 )
@@ -105,25 +106,6 @@ def test_a_feature_that_only_one_fold_observes():
     X[:, 5] = np.nan
     X[17, 5] = 3.0
     same_choice(PPCA("cv-rows").fit(cut(X)), PPCA("cv-rows").fit(X), 1e-7)
-
-
-def test_folds_are_those_of_the_table_in_memory(monkeypatch):
-    monkeypatch.setattr("dualpca.data.folds.DRAWS_AT_ONCE", 50)
-    X = table(n=130, d=7, holes=0.2)
-    X[9:, 2] = np.nan
-    parts = SlicedTable(X, part_rows=33)
-    drawn, whole = EntryFolds(parts, 3), EntryFolds(InMemoryTable(X), 3)
-    fifths = np.random.default_rng([3, 5, 7]).integers(5, size=X.shape)
-    for k in range(5):
-        hidden = np.concatenate([drawn.hidden(p.rows, p.number, k) for p in parts.parts()])
-        expected = (fifths == k) & ~np.isnan(X)
-        expected[:, 2] = False  # observed fewer than ten times
-        assert np.array_equal(hidden, expected)
-        assert np.array_equal(whole.hidden(X, 0, k), expected)
-    order = np.random.default_rng(3).permutation(130)
-    fold = np.concatenate([*row_folds(parts, 3).values()])
-    for k, held in enumerate(np.array_split(order, 5)):
-        assert np.array_equal(np.flatnonzero(fold == k), np.sort(held))
 
 
 @pytest.mark.parametrize("rule", ["evidence", "gavish-donoho"])

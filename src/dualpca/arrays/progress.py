@@ -30,6 +30,7 @@ class Reporter:
     busy: bool = False
     last: float = -1e9
     width: int = 0
+    between_bars: float = BETWEEN_BARS
 
     def say(self, label: str, done: int, total: int, note: str) -> None:
         """Write one report over the last bar, or as a line of its own."""
@@ -46,15 +47,19 @@ class Reporter:
 
     def due(self) -> bool:
         """Return True if the last report is old enough for another."""
-        return time.monotonic() - self.last >= (BETWEEN_BARS if self.bar else BETWEEN_LINES)
+        return time.monotonic() - self.last >= (self.between_bars if self.bar else BETWEEN_LINES)
 
 
 _reporter: ContextVar[Reporter | None] = ContextVar("dualpca_progress", default=None)
 
 
 @contextmanager
-def showing(verbose: bool | int, stream: TextIO | None = None) -> Iterator[None]:
+def showing(
+    verbose: bool | int, stream: TextIO | None = None, between: float = BETWEEN_BARS
+) -> Iterator[None]:
     """Let tasks report while this is open, on `stream` (standard error); silent unless `verbose`.
+
+    Bars are drawn anew after `between` seconds.
 
     Examples
     --------
@@ -66,7 +71,9 @@ def showing(verbose: bool | int, stream: TextIO | None = None) -> Iterator[None]
     counting 3 of 3, now at 2
     """
     out = sys.stderr if stream is None else stream
-    token = _reporter.set(Reporter(out, out.isatty()) if verbose else _reporter.get())
+    token = _reporter.set(
+        Reporter(out, out.isatty(), between_bars=between) if verbose else _reporter.get()
+    )
     try:
         yield
     finally:

@@ -120,9 +120,11 @@ class EntryFolds:
     ----------
     table : Table
     seed : int
+    at_once : int
+        Draws that are held at once.
     """
 
-    def __init__(self, table: Table, seed: int = 0) -> None:
+    def __init__(self, table: Table, seed: int = 0, at_once: int = DRAWS_AT_ONCE) -> None:
         sizes, seen = table.reduce(_observations, lambda a, b: (a[0] | b[0], a[1] + b[1]))
         self.often: Host = seen >= 2 * FOLDS
         self.begin: dict[int, Any] = {}
@@ -130,7 +132,7 @@ class EntryFolds:
         rng = np.random.default_rng([seed, FOLDS, table.d])
         for number, size in sorted(sizes.items()):
             self.begin[number] = rng.bit_generator.state
-            for cut in backend.slices(size, max(1, DRAWS_AT_ONCE // table.d)):
+            for cut in backend.slices(size, max(1, at_once // table.d)):
                 rng.integers(FOLDS, size=(cut.stop - cut.start, table.d))
         self.kept: Host | None = None
         if len(sizes) == 1:

@@ -187,6 +187,13 @@ def _second_moments(
         found = _small_moments(X)
         if found is not None:
             return found
+    return _any_moments(X, weights, center, full=full, single=single)
+
+
+def _any_moments(
+    X: Array, weights: Array | None, center: bool, *, full: bool, single: bool = False
+) -> tuple[float, Array, Array]:
+    """Return the same, of tables of any size and library."""
     shift = provisional_mean(X) if center else backend.asarray(np.zeros(X.shape[1]), X)
     mean, xp = shift, backend.namespace(X)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -30,6 +30,20 @@ Times = Callable[[Vector], Vector]
 NEVER = 1e-40
 """Transitions of smaller probability are set to zero: less than one in any data."""
 
+FEW_TERMS = 5000
+"""Terms TS² up to which the best path is found row by row: calls of NumPy cost more than sums.
+
+`predict` on 200 rows of two states takes 0.20 ms so, 0.30 without a form of its own for two states
+and 0.36 by what longer sequences need.
+"""
+
+LONG_STRETCH = 4.0
+"""Longest stretch without a certain state, as a multiple of √T, that rows are not faster for.
+
+Where stretches are short, `predict` on 20,000 rows of five states takes a quarter of the time. A
+way of its own for long ones (38 ms by rows for as many states that overlap) could halve that once.
+"""
+
 
 # --- The chain: filtering, smoothing, the best path, and the M step ------------------------------
 
@@ -177,7 +191,13 @@ class Chain:
         return Smoothed(states.T, states[:, scan.firsts].sum(axis=1), counts, loglikelihoods)
 
     @np.errstate(divide="ignore")
-    def viterbi(self, log_b: Vector, lengths: Lengths) -> tuple[Vector, Whole]:
+    def viterbi(
+        self,
+        log_b: Vector,
+        lengths: Lengths,
+        few_terms: int = FEW_TERMS,
+        long_stretch: float = LONG_STRETCH,
+    ) -> tuple[Vector, Whole]:
         """Return the log-probability of the best path of every sequence, (m,), and the paths, (T,).
 
         δ_t(j) = b_t(j) max_i δ_{t−1}(i) A_ij (Viterbi 1967): between rows that tell their state
@@ -192,8 +212,8 @@ class Chain:
         """
         ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
         firsts, lasts = np.append(0, ends[:-1]), ends - 1
-        few = log_b.size * self.n_states <= FEW_TERMS
-        path = None if few else _path_between_pins(self, log_b, firsts, lasts)
+        few = log_b.size * self.n_states <= few_terms
+        path = None if few else _path_between_pins(self, log_b, firsts, lasts, long_stretch)
         path = _path_by_row(self, log_b, firsts) if path is None else path
         top = _tops(log_b)  # as in sums over paths: none is worth more than all of them
         worth = log_b[np.arange(len(log_b)), path] - top
@@ -259,10 +279,13 @@ class Band:
     log_b : array of shape (T, S)
     firsts : array of shape (m,)
         First row of every sequence.
+    piece : int
+        Rows that have one scale.
     """
 
-    def __init__(self, chain: Chain, log_b: Vector, firsts: Whole) -> None:
+    def __init__(self, chain: Chain, log_b: Vector, firsts: Whole, piece: int = PIECE) -> None:
         T, S = log_b.shape
+        self.piece = piece
         self.chain, self.firsts, self.lasts = chain, firsts, np.append(firsts[1:], T) - 1
         A, top = chain.transitions, np.maximum.reduce(log_b, axis=1)
         b = np.exp(log_b - top[:, None])
@@ -280,14 +303,14 @@ class Band:
         self.band = links.reshape(T * S, 2 * S).T  # column by column, as BLAS wants it
 
     @classmethod
-    def of(cls, chain: Chain, log_b: Vector, lengths: Lengths) -> Band | None:
+    def of(cls, chain: Chain, log_b: Vector, lengths: Lengths, piece: int = PIECE) -> Band | None:
         """Return the system of sequences; None where it would be large, or not finite."""
         T, S = log_b.shape
         if 2 * T * S * S > MOST_BAND:
             return None
         ends = np.cumsum(np.asarray(lengths, dtype=np.int64))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            band = cls(chain, log_b, np.append(0, ends[:-1]))
+            band = cls(chain, log_b, np.append(0, ends[:-1]), piece)
         held = np.isfinite(band.logs).all() and np.isfinite(band.top).all()
         return band if held else None
 
@@ -309,8 +332,8 @@ class Band:
         alpha, A, edge = np.zeros((T, S)), self.chain.transitions, 2 * S - 1
         alpha[self.firsts] = self.chain.start * self.b[self.firsts]
         flat, self.scales = alpha.reshape(-1), np.zeros(T)
-        for at in range(0, T, PIECE):
-            end = min(at + PIECE, T)
+        for at in range(0, T, self.piece):
+            end = min(at + self.piece, T)
             if at and not alpha[at].any():  # its sequence began in an earlier piece
                 before = alpha[at - 1]
                 size = np.add.reduce(before)
@@ -333,8 +356,8 @@ class Band:
         beta, A, edge = np.zeros((T, S)), self.chain.transitions, 2 * S - 1
         beta[self.lasts] = 1.0
         flat = beta.reshape(-1)
-        for at in range((T - 1) // PIECE * PIECE, -1, -PIECE):
-            end = min(at + PIECE, T)
+        for at in range((T - 1) // self.piece * self.piece, -1, -self.piece):
+            end = min(at + self.piece, T)
             if end < T and not beta[end - 1].any():
                 after = beta[end]
                 size = np.add.reduce(after)
@@ -575,20 +598,6 @@ def _expected_transitions(
 
 # --- The best path, between rows that tell their state -------------------------------------------
 
-FEW_TERMS = 5000
-"""Terms TS² up to which the best path is found row by row: calls of NumPy cost more than sums.
-
-`predict` on 200 rows of two states takes 0.20 ms so, 0.30 without a form of its own for two states
-and 0.36 by what longer sequences need.
-"""
-
-LONG_STRETCH = 4.0
-"""Longest stretch without a certain state, as a multiple of √T, that rows are not faster for.
-
-Where stretches are short, `predict` on 20,000 rows of five states takes a quarter of the time. A
-way of its own for long ones (38 ms by rows for as many states that overlap) could halve that once.
-"""
-
 
 def _path_by_row(chain: Chain, log_b: Vector, firsts: Whole) -> Whole:
     """Return the best path, (T,), for few rows and few states."""
@@ -668,7 +677,9 @@ def _certain(log_b: Vector, margins: Vector) -> Whole:
     return found
 
 
-def _path_between_pins(chain: Chain, log_b: Vector, firsts: Whole, lasts: Whole) -> Whole | None:
+def _path_between_pins(
+    chain: Chain, log_b: Vector, firsts: Whole, lasts: Whole, long_stretch: float = LONG_STRETCH
+) -> Whole | None:
     """Return the best path, (T,): rows that are certain, and all stretches between them at once.
 
     None if some stretch is so long that one row after another is faster.
@@ -692,7 +703,7 @@ def _path_between_pins(chain: Chain, log_b: Vector, firsts: Whole, lasts: Whole)
         return path
     length = stop - begin + 1
     longest = int(length.max())
-    if longest > LONG_STRETCH * sqrt(T):
+    if longest > long_stretch * sqrt(T):
         return None
     order = np.argsort(-length, kind="stable")  # long ones first: those under way are a run
     begin, stop, length = begin[order], stop[order], length[order]

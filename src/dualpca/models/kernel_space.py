@@ -64,10 +64,11 @@ class KernelSpace:
         n_landmarks: int = 500,
         weights: Array | None = None,
         solver: str = "auto",
+        exact: int = EXACT,
     ) -> KernelSpace:
         """Return the m leading directions of the rows, fewer where there are no more.
 
-        Exact for up to a thousand rows, O(n²d) and an eigenproblem; beyond, in the span of
+        Exact for up to `exact` rows, O(n²d) and an eigenproblem; beyond, in the span of
         l = `n_landmarks` rows chosen by pivoted Cholesky, O(nl²) time and O(nl) memory.
 
         Parameters
@@ -81,9 +82,10 @@ class KernelSpace:
         weights : array of shape (n,), optional
         solver : str
             For the exact eigenproblem.
+        exact : int
         """
         rng = np.random.default_rng(0) if rng is None else rng
-        if int(X.shape[0]) <= max(EXACT, n_landmarks):
+        if int(X.shape[0]) <= max(exact, n_landmarks):
             how = KernelOptions(memory_limit=0)
             operator: Any = dual_operator(X, kernel, weights, how)
             if not operator.definite:

@@ -646,6 +646,7 @@ def fit_copula(
     frequencies: tuple[Host, ...],
     request: CopulaRequest,
     weights: Host | None = None,
+    sampled: int | None = None,
 ) -> CopulaFactors:
     """Fit the law of the latent coordinates to rows by the evidence that EP finds.
 
@@ -670,6 +671,9 @@ def fit_copula(
         `tol` is the gain of the evidence that the next step expects, per parameter, at which to
         stop. Chance alone gives 1/2.
     weights : array of shape (n,), optional
+    sampled : int, optional
+        Rows of the sample that is fitted first, if there are more than twice as many; default:
+        `SAMPLED_ROWS`, or `ROWS_PER_PARAMETER` for each parameter if that is more.
 
     Notes
     -----
@@ -694,7 +698,7 @@ def fit_copula(
         W = np.zeros((D, 0))
         return replace(fit.unpack(fit.pack(W, np.ones(D))), history=nothing)
     keeper = fit.keeper(request.watch)
-    few = max(SAMPLED_ROWS, ROWS_PER_PARAMETER * D * q)
+    few = max(SAMPLED_ROWS, ROWS_PER_PARAMETER * D * q) if sampled is None else sampled
     with backend.threads_outside(rows.low):  # products are small, and BLAS would wait for itself
         if 2 * few < rows.n:
             theta, record = _many_rows(fit, few, request)
@@ -706,9 +710,11 @@ def fit_copula(
     return replace(found, history=History.of(record))
 
 
-def _climbed(fit: CopulaFit, request: CopulaRequest, keeper: Keeper) -> tuple[Host, Record]:
+def _climbed(
+    fit: CopulaFit, request: CopulaRequest, keeper: Keeper, most_moments: int = MOST_MOMENTS
+) -> tuple[Host, Record]:
     """Climb from the start: by long steps of EM, or by quasi-Newton if scalars are many."""
-    climb = _by_slopes if fit.s > MOST_MOMENTS else _by_images
+    climb = _by_slopes if fit.s > most_moments else _by_images
     theta, record = climb(fit, request, keeper)
     record.add(fit.sums(fit.unpack(theta)).loglikelihood)
     return theta, record

@@ -8,7 +8,6 @@ from scipy.stats import chisquare
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from dualpca import KernelPCA
-from dualpca.errors import SolverWarning
 from dualpca.kernels import RBF, Kernel, Laplacian, Linear, Matern, Polynomial
 from dualpca.operators.features import (
     Fourier,
@@ -19,22 +18,9 @@ from dualpca.operators.features import (
     pivoted_cholesky,
     uniform,
 )
+from tests.operators.kernel_cases import GAMMA, random, rbf, rows
 from tests.oracles.kernel_pca import gaussian, kernel_pca, left_out
 from tests.tolerances import assert_close
-
-GAMMA = 0.3
-
-
-def rows(n=80, d=3, seed=0):
-    return np.random.default_rng(seed).standard_normal((n, d)) + 0.5
-
-
-def random(seed=0):
-    return np.random.default_rng(seed)
-
-
-def rbf(q=None, solver="nystrom", **options):
-    return KernelPCA(q, kernel="rbf", gamma=GAMMA, eigen_solver=solver, **options)
 
 
 def rare(seed, n=500, few=5):
@@ -206,28 +192,6 @@ def test_pivots_of_extreme_kernels_are_finite(gamma, seed):
     np.testing.assert_allclose(model.eigenvalues_, expected, rtol=1e-6, atol=1e-11 * 150)
 
 
-@pytest.mark.grid
-@pytest.mark.filterwarnings("ignore::dualpca.errors.SolverWarning")  # few landmarks leave some out
-@pytest.mark.filterwarnings("ignore::dualpca.errors.SpectrumWarning")  # the sigmoid is indefinite
-@pytest.mark.filterwarnings("ignore:the kernel matrix is nearly:dualpca.errors.ScaleWarning")
-@pytest.mark.parametrize("solver", ["dense", "krylov", "cholesky", "uniform", "leverage", "kmeans"])
-@pytest.mark.parametrize("seed", range(20))
-def test_no_table_breaks_a_solver(seed, solver):
-    # tables of many scales, half of them with repeated or rounded rows, for kernels of all kinds
-    rng = random(seed)
-    X = rng.random((int(rng.integers(2, 80)), int(rng.integers(1, 5)))) * 10 ** rng.uniform(-4, 3)
-    X = np.round(X) if seed % 4 == 0 else np.repeat(X, 1 + seed % 2, axis=0)
-    name = {"eigen_solver": solver}
-    if solver in ("uniform", "leverage", "kmeans"):
-        name = {"eigen_solver": "nystrom", "landmarks": solver}
-    for kernel in ("linear", "poly", "rbf", "laplacian", "matern", "sigmoid", "chi2", "cosine",
-                   "rational_quadratic", "arc_cosine"):  # fmt: skip
-        model = KernelPCA(2, kernel=kernel, n_landmarks=int(rng.integers(1, 90)), **name).fit(X)
-        for outcome in (model.eigenvalues_, model.transform(X), model.novelty(X)):
-            assert np.all(np.isfinite(outcome)), kernel
-        assert kernel == "sigmoid" or model.explained_variance_ratio_.sum() < 1 + 1e-8
-
-
 # --- choosing ------------------------------------------------------------------------------------
 
 
@@ -271,24 +235,6 @@ def test_leverage_of_a_kernel_of_zeros_is_uniform():
     assert len(leverage(rows(), Zero(), 5, random())) == 5
 
 
-# --- through the estimator -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("solver", ["nystrom", "cholesky"])
-@pytest.mark.parametrize("landmarks", ["uniform", "leverage", "kmeans"])
-@pytest.mark.parametrize("center", [True, False])
-def test_all_points_as_landmarks_are_exact(solver, landmarks, center):
-    X, new = rows(), rows(9, seed=1)
-    model = rbf(4, solver, landmarks=landmarks, center=center).fit(X)
-    oracle = kernel_pca(gaussian(X, X, GAMMA), center=center)
-    k = gaussian(new, X, GAMMA)
-    assert_close(model.eigenvalues_, oracle.lam[:4], "covariance")
-    assert_close(model.explained_variance_ratio_, oracle.lam[:4] / oracle.trace, "covariance")
-    assert_close(model.transform(new), oracle.transform(k, 4), "vector")  # signs too
-    assert_close(model.novelty(new), oracle.novelty(k, np.ones(9), 4), "vector")
-    assert model.approximation_error_.trace < 1e-9
-
-
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SolverWarning")  # that few pivots leave some
 @pytest.mark.parametrize("options", [
     {"landmarks": "uniform"}, {"landmarks": "leverage"}, {"landmarks": "kmeans"},
@@ -305,42 +251,6 @@ def test_landmarks_never_hold_more_than_the_kernel(options, m):
     share = 1 - np.sum(f(X) ** 2) / 80
     assert model.approximation_error_.trace == pytest.approx(share, abs=1e-12)
     assert model.explained_variance_ratio_.sum() <= 1 + 1e-12
-
-
-def test_error_falls_with_more_landmarks():
-    X = rows(300)
-    for landmarks in ("uniform", "leverage", "kmeans"):
-        errors = [
-            rbf(2, n_landmarks=m, landmarks=landmarks).fit(X).approximation_error_.trace
-            for m in (5, 20, 80)
-        ]
-        assert errors[0] > 2 * errors[1] > 4 * errors[2]
-
-
-def test_cholesky_reaches_tol_or_says_so():
-    X = rows(300)
-    model = rbf(2, "cholesky", tol=1e-3).fit(X)
-    assert model.approximation_error_.trace <= 1e-3
-    with pytest.warns(SolverWarning, match="5 landmarks leave"):
-        model = rbf(2, "cholesky", tol=1e-3, n_landmarks=5).fit(X)
-    assert model.approximation_error_.trace > 1e-3
-
-
-@pytest.mark.slow
-def test_fourier_eigenvalues_approach_the_exact_ones():
-    X = rows(200)
-    lam = kernel_pca(gaussian(X, X, GAMMA)).lam[:3]
-    model = rbf(3, "fourier", n_landmarks=4000).fit(X)
-    np.testing.assert_allclose(model.eigenvalues_, lam, rtol=0.1)
-    bound = model.approximation_error_.residual
-    assert np.all(np.abs(model.eigenvalues_ - lam) <= bound * model.eigenvalues_[-1] * 1.5)
-    assert model.novelty_threshold(0.9) > 0
-
-
-@pytest.mark.parametrize("kernel", ["linear", "poly", RBF(gamma=1.0, on=[0])], ids=str)
-def test_fourier_of_other_kernels_is_a_clear_error(kernel):
-    with pytest.raises(ValueError, match=r"RBF.*nystrom"):
-        KernelPCA(2, kernel=kernel, eigen_solver="fourier").fit(rows())
 
 
 def test_gap_is_the_norm_of_what_the_map_leaves_of_the_centred_kernel():

@@ -5,7 +5,6 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from dualpca import Imputer
-from dualpca.arrays.stacked import inverse_factors, lower_squares
 from dualpca.data import EntryFolds, InMemoryTable
 from dualpca.models import incomplete, selection
 from dualpca.models.driver import maximize
@@ -31,17 +30,6 @@ def route(request, monkeypatch):
 def plain(X, q, weights=None):
     """Return a fit that goes the way of large tables."""
     return Fit(InMemoryTable(X, weights), q, by_blocks=True)
-
-
-def test_side_by_side_inverses_are_those_of_numpy():
-    rng = np.random.default_rng(0)
-    G = rng.normal(size=(2, 5, 4, 6))
-    A = np.einsum("anij,ankj->anik", G, G)
-    J, logdet = inverse_factors(np.moveaxis(A, 1, 3).copy())
-    np.testing.assert_allclose(logdet, np.linalg.slogdet(A)[1], atol=1e-12)
-    for i, row in enumerate(lower_squares(J)):
-        wanted = np.moveaxis(np.linalg.inv(A), 1, 3)[:, i, : i + 1]
-        np.testing.assert_allclose(row, wanted, atol=1e-11)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -1,4 +1,4 @@
-"""What a kernel search is made of: its space, how trials are judged, the loop and its record."""
+"""The loop of a kernel search and its record: draws, pruning, failures, resuming."""
 
 import os
 import signal
@@ -7,172 +7,17 @@ import sys
 import time
 
 import numpy as np
+import optuna
 import pytest
 
-pytest.importorskip("optuna", reason="the search extra is not installed")
-
-import optuna
-
-from dualpca.errors import DegenerateError, InterruptWarning, SearchError
-from dualpca.kernels import RBF, Kernel, Linear, Matern
-from dualpca.search.judging import agreement, normalised_likelihood, q2
-from dualpca.search.spaces import Scales, Space, families
+from dualpca.errors import InterruptWarning, SearchError
+from dualpca.kernels import Kernel, Linear
+from dualpca.search.spaces import Space
 from dualpca.search.trials import Ledger, Outcome, Plan, TrialRecord, best_trial, importances, run
 from tests.oracles import search as oracles
+from tests.search.cases import table
 
-FAMILIES = families()
-
-
-def table(n=40, d=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(n, d)) * np.linspace(2, 0.5, d)
-
-
-def centred_size(K):
-    return np.trace(K) / len(K) - K.mean()
-
-
-# --- judging --------------------------------------------------------------------------
-
-
-def test_share_that_came_back():
-    X, back = table(), table(seed=1)
-    mean = X.mean(axis=0) + 0.1
-    np.testing.assert_allclose(q2(X, back, mean), oracles.share_that_came_back(X, back, mean))
-    assert q2(X, X, mean) == 1
-    assert q2(X, np.broadcast_to(mean, X.shape), mean) == 0
-    with pytest.raises(DegenerateError, match="training mean"):
-        q2(np.ones((3, 2)), np.zeros((3, 2)), np.ones(2))
-
-
-@pytest.mark.parametrize("q", [1, 2, 5])
-def test_agreement_is_that_of_principal_angles(q):
-    rng = np.random.default_rng(0)
-    Y, Z = rng.normal(size=(30, q)), rng.normal(size=(30, q)) + 5
-    assert abs(agreement(Y, Z) - oracles.agreement(Y, Z)) < 1e-10
-    close = Y + 0.3 * Z
-    assert abs(agreement(Y, close) - oracles.agreement(Y, close)) < 1e-10
-
-
-def test_agreement_sees_spaces_only_and_is_bounded():
-    rng = np.random.default_rng(1)
-    Y, Z = rng.normal(size=(30, 3)), rng.normal(size=(30, 3))
-    turn = rng.normal(size=(3, 3)) * [1e-6, 1.0, 1e6]
-    assert abs(agreement(Y, Z) - agreement(Y, Z @ turn + 7)) < 1e-8
-    assert abs(agreement(Y, Y @ turn) - 1) < 1e-8
-    opposite = np.linalg.svd(np.column_stack([np.ones(30), Y]))[0][:, 4:7]
-    assert abs(agreement(Y, opposite) + (3 / 29) / (1 - 3 / 29)) < 1e-10  # −c/(1 − c)
-
-
-def test_agreement_of_chance_is_0():
-    rng = np.random.default_rng(2)
-    found = [agreement(*rng.normal(size=(2, 25, 4))) for _ in range(400)]
-    assert abs(np.mean(found)) < 4 * np.std(found) / 20
-
-
-def test_latents_without_variance_do_not_agree():
-    Y = table(d=2)
-    assert agreement(Y, np.column_stack([Y[:, 0], np.ones(40)])) < 0.6
-    assert agreement(np.ones((40, 2)), np.ones((40, 2))) < 0
-    with pytest.raises(ValueError, match="held-out rows"):
-        agreement(Y[:3], Y[:3])
-
-
-@pytest.mark.parametrize("q", [1, 3, 28])
-@pytest.mark.parametrize("kernel", [RBF(gamma=0.3), 5.0 * Matern(), Linear() + RBF()])
-def test_likelihood_is_the_dense_one(kernel, q):
-    X = table(n=30)
-    found = normalised_likelihood(X, kernel, q)
-    assert abs(found - oracles.likelihood(kernel(X, X), q)) < 1e-8 * abs(found)
-
-
-def test_likelihood_without_noise_is_refused():
-    with pytest.raises(DegenerateError, match="no bound"):
-        normalised_likelihood(table(), Linear(), 3)
-    with pytest.raises(DegenerateError, match="no variance"):
-        normalised_likelihood(np.ones((9, 2)), RBF(), 1)
-    with pytest.raises(ValueError, match="below the number of rows"):
-        normalised_likelihood(table(), RBF(), 40)
-
-
-# --- the space ------------------------------------------------------------------------
-
-
-def centre(name):
-    return {p.name: p.centre for p in FAMILIES[name].parameters}
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_units_do_not_matter(name):
-    X = np.abs(table(d=1 if name == "periodic" else 3))
-    kernels = [Space.of(c * X, name, (), (1, 1)).replay(centre(name)).kernel for c in (1.0, 70.0)]
-    K, L = (k(c * X, c * X) for k, c in zip(kernels, (1.0, 70.0), strict=True))
-    np.testing.assert_allclose(K / centred_size(K), L / centred_size(L), atol=1e-10)
-
-
-def test_centres_are_the_median_heuristic():
-    X = table()
-    for name, words in {"rbf": "gamma", "laplacian": "gamma", "matern": "length_scale"}.items():
-        found = Space.of(X, name, (), (1, 1)).replay(centre(name)).kernel
-        known = type(found)(**{words: "median"}).resolve(X)
-        assert abs(getattr(found, words) / getattr(known, words) - 1) < 1e-12
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_ranges_lie_around_their_centres(name):
-    for p in FAMILIES[name].parameters:
-        if p.choices:
-            assert p.centre in p.choices
-        else:
-            assert abs(np.log(p.low) + np.log(p.high) - 2 * np.log(p.centre)) < 1e-12
-
-
-def test_parts_of_a_sum_weigh_the_same():
-    X = table(n=40)
-    space = Space.of(X, ["rbf", "polynomial"], ["sum"], (1, 1))
-    drawn = {"composition": "sum", "kernel": "rbf", "width": 2.0, "weight": 3.0}
-    drawn |= {"kernel_2": "polynomial", "degree_2": 3, "coef0_2": 0.5}
-    kernel = space.replay(drawn).kernel
-    left, right = centred_size(kernel.left(X, X)), centred_size(kernel.right(X, X))
-    np.testing.assert_allclose([left, right], [1, 3])
-
-
-def test_products_and_given_kernels():
-    X = table()
-    space = Space.of(X, ["linear", RBF(gamma="median")], ["product"], (2, 9))
-    label = repr(RBF(gamma="median").resolve(X))
-    drawn = {"composition": "product", "kernel": "linear", "kernel_2": label, "n_components": 4}
-    kernel, q = space.replay(drawn)
-    known = Linear() * RBF(gamma="median").resolve(X)
-    np.testing.assert_allclose(kernel(X, X), known(X, X))
-    assert q == 4
-    assert space.first() == {"composition": "single", "kernel": "linear", "n_components": 4}
-
-
-def test_scales_of_rows_without_any():
-    assert all(np.isfinite(Scales.of(np.zeros((4, 2)))))
-    assert Scales.of(table()).chi2 == 0
-
-
-@pytest.mark.parametrize(
-    ("kernels", "message"),
-    [
-        ([], "at least one"),
-        ("rbff", "rbff"),
-        ([3], "dualpca.kernels"),
-        (["rbf", "rbf"], "different"),
-        (["periodic"], "single column"),
-        (["chi2"], "0 and above"),
-    ],
-)
-def test_kernels_that_cannot_be_searched(kernels, message):
-    with pytest.raises(ValueError, match=message):
-        Space.of(table(), kernels, (), (1, 1))
-
-
-@pytest.mark.parametrize("compositions", [("power",), ("sum", "sum"), "sum"])
-def test_compositions_that_do_not_exist(compositions):
-    with pytest.raises(ValueError, match="compositions"):
-        Space.of(table(), "auto", compositions, (1, 1))
+pytest.importorskip("optuna", reason="the search extra is not installed")
 
 
 # --- the loop -------------------------------------------------------------------------
@@ -405,7 +250,7 @@ KILLED = """
 import sys, time
 import numpy as np
 from dualpca import KernelSearch
-from tests.search.test_search import table
+from tests.search.cases import table
 search = KernelSearch(n_components=2, n_trials=int(sys.argv[2]), cv=2, storage=sys.argv[1],
                       kernels=["rbf", "linear"], batch_size=2)
 from dualpca.estimators import kernel_search as module

@@ -1,5 +1,6 @@
 """Forged values: what a file says is checked when it is read, and nothing is computed for it."""
 
+import inspect
 import json
 import pickle
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +17,11 @@ import dualpca as dp
 from dualpca.errors import ModelFileError, PickleVersionWarning, SpectrumWarning
 from dualpca.estimators import saving
 from dualpca.estimators._streaming import Streaming
-from dualpca.files import container, fields
+from dualpca.estimators.saving import kind_of
+from dualpca.files import fields
 from dualpca.models.kernel import KernelModel
 from tests.files import hostile, mutations
+from tests.files.forged import saved
 from tests.files.saved_models import HOLES, MODELS, X, chunks
 
 pytestmark = [
@@ -26,12 +30,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning"),
     pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning"),
 ]
-
-
-def saved(name, path):
-    """Return a good file, taken apart."""
-    dp.save(MODELS[name](), path)
-    return hostile.File(path.read_bytes())
 
 
 # --- arrays --------------------------------------------------------------------------------------
@@ -141,29 +139,6 @@ def test_conditions_of_annotations():
     assert good(4, "== d", {"d": 4}) and not good(3, "== d", {"d": 4})
     assert good(2**63 - 1, "", {}) and not good(2**63, "", {})
     assert good(0, "<= 0", {}) and not good(1, "<= 0", {}) and not good(0, "> 0", {})
-
-
-# --- integers and words --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("digits", [40, 400, 5000])
-def test_integers_without_end_are_refused_wherever_they_stand(digits, tmp_path):
-    path = tmp_path / "m.dpca"
-    good = saved("kernel dense", path)
-    words, huge = json.dumps(good.text), "1" + "0" * digits
-    for old in ('"n_rows": 60', '"n_components": 2', '"n_features_in_": 6', '"format": 1'):
-        assert old in words
-        text = words.replace(old, f"{old.split(': ')[0]}: {huge}")
-        path.write_bytes(mutations.signed(good.header, text, _body(good)))
-        with pytest.raises(ModelFileError):
-            dp.load(path)
-    with pytest.raises(ModelFileError):
-        container.parse(huge)
-    assert container.parse(str(2**128 - 1)) == 2**128 - 1
-
-
-def _body(file):
-    return b"".join(np.ascontiguousarray(array).tobytes() for array in file.arrays.values())
 
 
 def test_a_seed_may_be_as_long_as_numpys(tmp_path):
@@ -415,3 +390,22 @@ def test_two_thousand_hostile_files_are_refused_or_answer(tmp_path):
     found, counts = findings(tmp_path, MODELS, 2000, seed=0)
     assert found == []
     assert counts["refused"] > 1200 and counts["answered"] > 100
+
+
+def types_in_files():
+    """Return every type that some model file may hold, by its name there."""
+    names = {name for name in dp.__all__ if hasattr(getattr(dp, name), "fit")} - {"KernelSearch"}
+    hints = [hint for name in sorted(names) for hint in kind_of(name).hints.values()]
+    return {k: v for hint in hints for k, v in fields.allowed(hint).items()}
+
+
+TYPES = types_in_files()
+
+
+@pytest.mark.parametrize("cls", TYPES.values(), ids=TYPES)
+def test_annotations_say_what_files_hold(cls):
+    """Every array has a shape in its annotation: a file is checked by it."""
+    assert set(fields.hints_of(cls)) == set(inspect.signature(cls).parameters)
+    own = cls.__module__.startswith(("dualpca.kernels", "dualpca.preimages"))
+    loose = [name for name, hint in fields.hints_of(cls).items() if hint is Any]
+    assert own or set(loose) <= {"all_n", "loglikelihood"}  # scalars of either kind

@@ -1,4 +1,4 @@
-"""solvers/exact.py: block Krylov and Lanczos against eigh, with the error they promise."""
+"""solvers/exact.py: QR, LAPACK, the mirror image, Krylov and Lanczos against NumPy's eigh."""
 
 import numpy as np
 import pytest
@@ -7,16 +7,53 @@ from dualpca.operators import Primal
 from dualpca.solvers import solve
 from dualpca.solvers.exact import Krylov, root_times
 
+SHAPES = {"tall": (40, 6), "square": (12, 12), "wide": (8, 30)}
 
-def operator(n=300, d=120, decay=0.9):
+
+def operator(shape, small=1.0):
+    rng = np.random.default_rng(0)
+    n, d = SHAPES[shape]
+    return Primal(rng.normal(size=(n, d)) * np.geomspace(1.0, small, d))
+
+
+@pytest.mark.parametrize("solver", ["qr", "dense", "gram"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("rank", [1, 3, "all"])
+def test_pairs_are_those_of_eigh(solver, shape, rank):
+    A = operator(shape)
+    most = min(A.dim, SHAPES[shape][0] - 1)
+    q = most if rank == "all" else rank
+    found = solve(A, q, solver)
+    values, vectors = np.linalg.eigh(A.dense())
+    np.testing.assert_allclose(found.values, values[::-1][:q], rtol=1e-9)
+    overlap = np.abs(np.sum(found.vectors * vectors[:, ::-1][:, :q], axis=0))
+    np.testing.assert_allclose(overlap, 1.0, atol=1e-8)
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(q), atol=1e-10)
+    assert found.trace == pytest.approx(np.trace(A.dense()), rel=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["qr", "dense", "gram"])
+def test_signs_do_not_depend_on_the_solver(solver):
+    A = operator("tall")
+    np.testing.assert_allclose(solve(A, 3, solver).vectors, solve(A, 3, "qr").vectors, atol=1e-9)
+
+
+def test_qr_keeps_the_digits_of_a_weak_direction():
+    """Squaring the rows loses a variance of 1e-18 of the largest; the factor of QR keeps it."""
+    A = operator("tall", small=1e-9)
+    exact = np.linalg.svd(A.half(np.eye(A.dim)), compute_uv=False) ** 2
+    np.testing.assert_allclose(solve(A, A.dim, "qr").values, exact, rtol=1e-6)
+
+
+def scatter(n=300, d=120, decay=0.9):
     rng = np.random.default_rng(0)
     return Primal(rng.normal(size=(n, d)) * decay ** np.arange(d))
 
 
 @pytest.mark.parametrize("rank", [1, 5, 40])
 @pytest.mark.parametrize("decay", [0.8, 0.97, 1.0], ids=["fast", "slow", "flat"])
-def test_pairs_are_those_of_eigh(rank, decay):
-    A = operator(decay=decay)
+def test_krylov_pairs_are_those_of_eigh(rank, decay):
+    A = scatter(decay=decay)
     found = solve(A, rank, "krylov")
     values = np.linalg.eigvalsh(A.dense())[::-1][:rank]
     np.testing.assert_allclose(found.values, values, rtol=1e-7)
@@ -27,14 +64,14 @@ def test_pairs_are_those_of_eigh(rank, decay):
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-8])
 def test_a_tolerance_bounds_the_error_of_the_variances(tol):
-    A = operator(decay=0.97)
+    A = scatter(decay=0.97)
     found = Krylov(tol).solve(A, 10, np.random.default_rng(0))
     values = np.linalg.eigvalsh(A.dense())[::-1][:10]
     assert np.abs(found.values - values).max() <= tol * values[0]
 
 
 def test_another_seed_gives_the_same_answer():
-    A = operator()
+    A = scatter()
     first, second = (Krylov().solve(A, 5, np.random.default_rng(seed)) for seed in (0, 7))
     np.testing.assert_allclose(first.values, second.values, rtol=1e-8)
     np.testing.assert_allclose(first.vectors, second.vectors, atol=1e-5)
@@ -49,7 +86,7 @@ def test_fewer_directions_than_asked_for_are_what_there_is():
 
 
 def test_the_root_of_an_operator_times_vectors():
-    A, V = operator(n=100, d=30), np.random.default_rng(2).normal(size=(30, 2))
+    A, V = scatter(n=100, d=30), np.random.default_rng(2).normal(size=(30, 2))
     values, vectors = np.linalg.eigh(A.dense())
     expected = vectors @ (np.sqrt(np.maximum(values, 0))[:, None] * (vectors.T @ V))
     found = root_times(A, V)

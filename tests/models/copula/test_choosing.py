@@ -1,15 +1,28 @@
 """Ordered levels are told by their order, unless hidden entries say otherwise."""
 
+import io
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import special
 
 from dualpca import CopulaPPCA
+from dualpca.arrays.progress import showing
+from dualpca.errors import DegenerateError
 from dualpca.gaussian import Score
-from dualpca.models.copula import CopulaFactors, CopulaRequest, LatentRows, choosing
+from dualpca.models.copula import (
+    CopulaFactors,
+    CopulaRequest,
+    LatentRows,
+    choose_latents,
+    choosing,
+    fit_copula,
+)
 from dualpca.models.copula.choosing import is_out_of_order
 from dualpca.models.copula.columns import fit_margin
+from tests.models.copula.cases import law, nothing, rows_of
 
 SEASONS = ["spring", "summer", "autumn"]
 
@@ -113,3 +126,70 @@ def test_both_ways_are_asked_with_the_same_weights_and_hidden_entries(monkeypatc
         np.testing.assert_array_equal(more, np.column_stack([scalars, levels[:, 2]]))
         np.testing.assert_array_equal(fewer, levels[:, :2])
         assert more.shape == held.low.shape and fewer.shape == held.levels.shape
+
+
+def test_hidden_entries_are_worth_nothing_where_nothing_is_shared():
+    factors = law(0, 3, (3,))
+    _, full, _ = rows_of(factors, 50, missing=0.0)
+    hidden = np.random.default_rng(0).random((50, 3)) < 0.3, np.arange(50)[:, None] % 3 == 0
+    w = np.random.default_rng(1).uniform(0, 2, 50)
+    score = choosing._hidden_score(factors, full, full.hiding(*hidden), hidden, w)
+    assert score.loglikelihood == pytest.approx(0, abs=1e-9)
+    assert score.press == pytest.approx(score.squares) and score.squares > 0
+    assert score.size == pytest.approx(w @ hidden[0].sum(axis=1) + w @ hidden[1][:, 0])
+
+
+def test_wrong_shapes_and_numbers_are_refused():
+    with pytest.raises(ValueError, match="the shapes of LatentRows"):
+        LatentRows(np.zeros((2, 1)), np.zeros((2, 1)), np.zeros((2, 1), dtype=int))
+    with pytest.raises(ValueError, match="n_components"):
+        fit_copula(nothing(3, 2), (), CopulaRequest(n_components=2))
+    with pytest.raises(ValueError, match="2 scalar coordinates"):
+        law(1, 2, ()).posterior(nothing(3, 3))
+    with pytest.raises(DegenerateError, match="Give n_components"):
+        choose_latents(nothing(30, 3), (), CopulaRequest())
+
+
+@pytest.mark.parametrize("q", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_hidden_entries_choose_the_number_of_latents(q):
+    truth = law(q, 8, (3,), seed=4)
+    rows, _, _ = rows_of(truth, 400, missing=0.1, known=range(4))
+    curve = choose_latents(rows, (truth.frequencies,), CopulaRequest(), most=3)
+    assert curve.chosen == q
+    assert curve.loglikelihood[q - 1] > 0
+    assert curve.q2[q - 1] > 0.1
+
+
+def test_a_choice_goes_on_past_a_dip():
+    def tried(*values):
+        return [[Score(v + e, 1.0, 1.0, 1.0) for e in (0.0, 0.1)] for v in values]
+
+    assert not choosing._is_enough(tried(0.0, -1.0, -1.0))
+    assert not choosing._is_enough(tried(0.0, -1.0, -1.0, 2.0))
+    assert choosing._is_enough(tried(0.0, -1.0, -1.0, -0.5))
+    assert choosing._is_enough(tried(0.0, 1.0, 1.0, 0.5, 1.0))
+
+
+def test_a_choice_tells_how_many_fits_there_are():
+    rows, _, _ = rows_of(law(1, 4, ()), 40, missing=0.0)
+    out = io.StringIO()
+    with showing(True, out):
+        choose_latents(rows, (), CopulaRequest(), most=1)
+    assert "fit 1 of 5" in out.getvalue() and "fit 5 of 5" in out.getvalue()
+
+
+def test_rows_of_no_weight_do_not_choose():
+    rows, _, _ = rows_of(law(1, 4, ()), 40, missing=0.0)
+    rng = np.random.default_rng(0)
+    other = 3 * rng.normal(size=rows.low.shape)
+    both = replace(
+        rows,
+        low=np.vstack([rows.low, other]),
+        high=np.vstack([rows.high, other]),
+        levels=np.vstack([rows.levels, rows.levels]),
+    )
+    found, alone = (
+        choose_latents(one, (), CopulaRequest(), weights, most=1)
+        for one, weights in ((both, np.repeat([1.0, 0.0], 40)), (rows, None))
+    )
+    np.testing.assert_allclose(found.loglikelihood, alone.loglikelihood, atol=1e-4)

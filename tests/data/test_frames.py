@@ -1,4 +1,4 @@
-"""Text where numbers are needed is refused by every estimator, with columns and a remedy."""
+"""Text, dates and durations where numbers are needed are refused by column, with a remedy."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import dualpca
-from dualpca import CCA, PPCA, CopulaPPCA, Imputer
+from dualpca import CCA, PCA, PPCA, CopulaPPCA, Imputer
 
 A = np.random.default_rng(0).normal(size=(30, 2))
 CODES = [f"A{i % 3}" for i in range(30)]
@@ -72,3 +72,51 @@ def test_only_columns_with_text_that_is_no_number_are_named():
 def test_numbers_written_as_text_are_read_as_ever():
     text = np.array(A.tolist()).astype(str)
     np.testing.assert_allclose(PPCA(1).fit(text).mean_, PPCA(1).fit(A).mean_)
+
+
+DAYS = pd.date_range("2020-01-01", periods=30).to_series(index=range(30))
+DAYS[3] = pd.NaT
+
+
+NUMBERS = np.random.default_rng(0).normal(size=(30, 2))
+
+
+def dated_frame(times: pd.Series) -> pd.DataFrame:
+    return pd.DataFrame(NUMBERS, columns=["a", "b"]).assign(when=times)
+
+
+DATED = {
+    "pandas dates": dated_frame(DAYS),
+    "pandas durations": dated_frame(DAYS - DAYS[0]),
+    "pandas zones": dated_frame(DAYS.dt.tz_localize("UTC")),
+    "pandas periods": dated_frame(DAYS.dt.to_period("D")),
+    "pandas objects": dated_frame(DAYS).astype(object),
+    "numpy dates": np.stack([DAYS.to_numpy()] * 3, axis=1),
+    "numpy durations": np.stack([(DAYS - DAYS[0]).to_numpy()] * 3, axis=1),
+    "polars dates": pl.from_pandas(dated_frame(DAYS)),
+    "polars durations": pl.from_pandas(dated_frame(DAYS - DAYS[0])),
+    "polars times": pl.from_pandas(dated_frame(DAYS)).with_columns(pl.col("when").dt.time()),
+}
+
+
+@pytest.mark.parametrize(
+    "model", [PCA(1), PPCA(1), CopulaPPCA(1), Imputer()], ids=lambda m: repr(m)
+)
+@pytest.mark.parametrize("table", DATED.values(), ids=DATED)
+def test_dates_are_refused_by_name(model, table):
+    where = "X" if isinstance(table, np.ndarray) else "column 'when'"
+    with pytest.raises(TypeError, match=f"{where}.*dates and durations.*Turn them into numbers"):
+        model.fit(table)
+
+
+def test_dates_are_refused_after_the_fit_too():
+    model = PPCA(1).fit(dated_frame(DAYS)[["a", "b"]].assign(when=np.arange(30.0)))
+    with pytest.raises(TypeError, match="column 'when'"):
+        model.transform(dated_frame(DAYS))
+
+
+def test_a_plan_of_polars_is_to_be_collected():
+    lazy = pl.DataFrame(NUMBERS).lazy()
+    for model in (PCA(1), PPCA(1), CopulaPPCA(1), Imputer()):
+        with pytest.raises(TypeError, match=r"LazyFrame.*collect\(\)"):
+            model.fit(lazy)

@@ -1,51 +1,19 @@
-"""Mixtures of PPCA, judged by dense covariances, by PPCA itself and by published numbers."""
+"""MixturePPCA, judged by PPCA itself, by published numbers and by what it refuses."""
 
 import warnings
-from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
-from scipy.special import betaln
-from scipy.stats import multivariate_normal
 from sklearn.datasets import make_circles
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from dualpca import PPCA, KernelPCA, MixturePPCA
-from dualpca.data import InMemoryTable
-from dualpca.errors import CollapseWarning, InterruptWarning, StreamWarning
-from dualpca.gaussian.spiked import SpikedDensities
-from dualpca.models.clusters import kmeans_runs
-from dualpca.models.emissions import Emissions, Surveyed
-from dualpca.models.mixture import Mixture, MixtureRequest, MixtureSteps, fit, penalised
-from dualpca.models.mixture.fit import START_STEPS, broken_sticks, by_held_out, found_at
-from dualpca.models.mixture.stream import expected_moments
-from tests.models.test_emissions import covariances, groups, holes
-from tests.oracles import mixture as dense
-from tests.tolerances import assert_close, assert_log_density, tolerance
-
-TIGHT = {"tol": 1e-13, "max_iter": 5000}
-
-
-@cache
-def fitted(missing=0.0, tied=False):
-    """Return rows and a mixture of three components, of one, two and three directions."""
-    X = holes(groups(), missing) if missing else groups()
-    X.setflags(write=False)
-    return X, MixturePPCA(3, [1, 2, 3], tied_noise=tied, max_iter=1000).fit(X)
-
-
-def assert_never_falls(values):
-    values = np.array(values)
-    assert len(values) > 3
-    assert np.all(np.diff(values) >= -tolerance("monotone") * np.abs(values[1:]))
-
-
-def with_outlier():
-    """Return two wide groups and one row far away from both."""
-    return np.concatenate([groups(80, 4, 2, apart=3.0), np.full((1, 4), 400.0)])
-
+from dualpca.errors import CollapseWarning, StreamWarning
+from dualpca.models.mixture import fit
+from tests.models.emission_cases import groups, holes
+from tests.models.mixture.cases import TIGHT, assert_never_falls, fitted, with_outlier
+from tests.tolerances import assert_close, assert_log_density
 
 # --- one component is PPCA ------------------------------------------------------------
 
@@ -83,45 +51,6 @@ def test_every_direction_is_scikit_learns_full_mixture():
     assert_close(model.aic(X), start.aic(X), "em")
 
 
-# --- against dense references ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("missing", [0.0, 0.25])
-def test_responsibilities_and_densities_equal_the_dense_oracle(missing, tied):
-    X, model = fitted(missing, tied)
-    parts = model.weights_, model.means_, model.covariances_
-    assert_close(model.predict_proba(X), dense.responsibilities(X, *parts), "vector")
-    assert_log_density(model.score_samples(X), dense.score_samples(X, *parts), 5)
-    assert np.array_equal(model.predict(X), dense.responsibilities(X, *parts).argmax(axis=1))
-    assert_close(model.score_samples(X).sum(), model.loglikelihood_, "em")
-    assert_close(model.lower_bound_ * len(X), model.loglikelihood_, "exact")
-
-
-def test_one_step_of_em_equals_the_dense_one():
-    X = groups(apart=1.0)
-    start = Emissions.start(X, 3, 2, np.random.default_rng(0))
-    mass = np.array([50.0, 40.0, 30.0])
-    request = MixtureRequest(3, 2, noise_floor=0.0)
-    steps = MixtureSteps(Surveyed.of(InMemoryTable(X)), request, 2, np.random.default_rng(0))
-    found = found_at(*steps.run(lambda: steps.begin(start, mass), max_iter=1), request)
-    pi, mu, C = dense.em_step(X, mass / 120, np.asarray(start.means), covariances(start), 2)
-    assert_close(found.mixture.weights, pi, "vector")
-    assert_close(found.mixture.emissions.means, mu, "vector")
-    assert_close(covariances(found.mixture.emissions), C, "vector")
-
-
-def test_imputation_equals_the_dense_oracle():
-    X, model = fitted(0.25)
-    mean, std = dense.impute(X, model.weights_, model.means_, model.covariances_)
-    filled, spread = model.impute(X, return_std=True)
-    seen = ~np.isnan(X)
-    assert np.array_equal(filled[seen], X[seen])
-    assert np.all(spread[seen] == 0)
-    assert_close(filled, mean, "vector")
-    assert_close(spread, std, "vector")
-
-
 def test_an_empty_row_is_the_mixture_itself():
     X, model = fitted(0.25)
     row = np.full((1, 5), np.nan)
@@ -130,30 +59,6 @@ def test_an_empty_row_is_the_mixture_itself():
     assert_close(model.impute(row)[0], model.weights_ @ model.means_, "vector")
     again = MixturePPCA(3, [1, 2, 3], max_iter=1000).fit(np.concatenate([X, row]))
     assert_close(again.loglikelihood_, model.loglikelihood_, "em")
-
-
-def test_latents_stand_side_by_side_weighted_by_responsibility():
-    X, model = fitted(0.25)
-    Z, rho = model.transform(X), model.predict_proba(X)
-    assert Z.shape == (120, 6)
-    edges = [(0, 1), (1, 3), (3, 6)]
-    for k, (a, b) in enumerate(edges):
-        mean, covariance = model.posterior(X, k)
-        assert covariance.shape == (120, b - a, b - a)
-        assert_close(Z[:, a:b], rho[:, k : k + 1] * mean, "exact", scale=10.0)
-    names = model.get_feature_names_out()
-    assert list(names) == [f"mixtureppca{i}" for i in range(6)]
-
-
-def test_samples_come_from_the_mixture():
-    _, model = fitted()
-    X, y = model.sample(100_000, random_state=0)
-    share = np.bincount(y, minlength=3) / len(y)
-    assert np.max(np.abs(share - model.weights_)) < 0.01
-    for k in range(3):
-        scale = model.covariances_[k].max()
-        assert np.max(np.abs(np.cov(X[y == k].T) - model.covariances_[k])) < 0.05 * scale
-    assert np.array_equal(model.sample(5, random_state=3)[0], model.sample(5, random_state=3)[0])
 
 
 # --- EM -------------------------------------------------------------------------------
@@ -205,37 +110,6 @@ def test_more_starts_end_no_worse_and_side_by_side_the_same():
     assert ends[1] >= ends[0]
     threads = MixturePPCA(6, 2, n_init=4, n_jobs=2).fit(X)
     assert_close(threads.loglikelihood_, ends[1], "em")
-
-
-def test_the_keyboard_loses_nothing(monkeypatch):
-    step, taken = MixtureSteps.step, []
-
-    def impatient(self, state):
-        taken.append(1)
-        if len(taken) == 5:
-            raise KeyboardInterrupt
-        return step(self, state)
-
-    monkeypatch.setattr(MixtureSteps, "step", impatient)
-    with pytest.warns(InterruptWarning):
-        model = MixturePPCA(3, 2, tol=0.0).fit(groups(apart=1.0))
-    assert len(taken) == 5 and model.n_iter_ == len(model.loglikelihoods_) - 1 >= 4
-    assert np.isfinite(model.score(groups(apart=1.0)))
-
-
-def test_the_keyboard_leaves_weights_and_components_that_belong_together(monkeypatch):
-    expect = MixtureSteps.expect
-
-    def impatient(self, emissions, mass):
-        if emissions.K < 3:  # one was dropped
-            raise KeyboardInterrupt
-        return expect(self, emissions, mass)
-
-    monkeypatch.setattr(MixtureSteps, "expect", impatient)
-    with pytest.warns(InterruptWarning), pytest.warns(CollapseWarning):
-        model = MixturePPCA(3, 2, on_collapse="drop").fit(with_outlier())
-    assert model.weights_.shape == (len(model.means_),)
-    assert_close(model.score_samples(with_outlier()).sum(), model.loglikelihood_, "em")
 
 
 def test_too_few_steps_are_told():
@@ -333,16 +207,6 @@ def test_a_component_on_one_row_is_dropped():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_component_on_one_row_is_started_again():
-    X = with_outlier()
-    with pytest.warns(CollapseWarning, match="started again"):
-        model = MixturePPCA(3, 2, on_collapse="reseed").fit(X)
-    assert np.all(np.isfinite(model.score_samples(X)))
-    values = model.loglikelihoods_
-    assert np.all(np.diff(values) >= -tolerance("monotone") * np.abs(values[1:]))
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("rule", ["floor", "reseed", "drop"])
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_copies_of_few_rows_have_a_finite_model(rule, missing):
@@ -352,38 +216,6 @@ def test_copies_of_few_rows_have_a_finite_model(rule, missing):
         model = MixturePPCA(4, 2, on_collapse=rule).fit(X)
     for outcome in (model.score_samples(X), model.transform(X), model.reconstruct(X)):
         assert np.all(np.isfinite(outcome))
-
-
-def collapsing(**story):
-    """Return EM before a step that leaves the third component one row, and where it is."""
-    X = with_outlier()
-    data, rng = Surveyed.of(InMemoryTable(X)), np.random.default_rng(0)
-    request = MixtureRequest(3, 2, on_collapse="reseed", unit=data.unit)
-    steps, labels = MixtureSteps(data, request, 2, rng), np.arange(81) // 40
-    start = Emissions.start(X, 3, 2, np.random.default_rng(0), floor=request.floor, labels=labels)
-    state, _ = steps.expect(start, np.bincount(labels) * 1.0)
-    return steps, replace(state, **story)
-
-
-def test_components_are_started_again_twice_as_often_as_there_are_and_then_dropped():
-    for before, after in ((0, (1, 0, 3)), (3, (4, 0, 3)), (5, (6, 0, 3)), (6, (6, 1, 2))):
-        steps, state = collapsing(reseeded=before)
-        found, _ = steps.step(state)
-        assert found.rescued
-        assert (found.reseeded, found.dropped, found.emissions.K) == after
-
-
-def test_components_are_started_again_at_different_rows_that_are_explained_worst():
-    X, (steps, state) = with_outlier(), collapsing()
-    parts = state.mass / 81, state.emissions.means, covariances(state.emissions)
-    worst = X[np.argsort(dense.score_samples(X, *parts))[:4]]
-    for _ in range(20):
-        fresh, mass = steps.reseed(state, state.emissions, state.mass, [0, 2])
-        one, kept, other = fresh.means
-        assert sum(np.array_equal(row, mean) for row in worst for mean in (one, other)) == 2
-        assert not np.array_equal(one, other)
-        assert np.array_equal(kept, state.emissions.means[1])
-        assert_close(mass, [27.0, state.mass[1], 27.0], "exact")
 
 
 def test_as_many_components_as_rows_is_finite_and_more_an_error():
@@ -441,17 +273,6 @@ def test_a_sample_chooses_what_all_rows_choose(monkeypatch):
     assert np.std(off) < 0.02 * np.ptp(np.array(pairs)[:, 1])  # the curve of all rows
 
 
-def test_what_a_sample_promises_is_what_all_rows_hold():
-    # p = 2 parameters of a normal density: the likelihood of n rows, from m of them
-    rng, m, n = np.random.default_rng(0), 20, 2000
-    off = []
-    for _ in range(400):
-        x = rng.normal(size=n)
-        own = lambda x: -0.5 * len(x) * (np.log(2 * np.pi * np.var(x)) + 1)  # noqa: E731
-        off.append(penalised(own(x[:m]), 2, m, n) - penalised(own(x), 2, n, n))
-    assert abs(np.mean(off)) < 4 * np.std(off) / 20 + 0.15 * n / m
-
-
 @pytest.mark.parametrize("word", ["bic", "cv"])
 def test_both_sizes_are_found(word):
     X = groups(240, 4, 3, apart=4.0, seed=3)
@@ -460,16 +281,6 @@ def test_both_sizes_are_found(word):
     assert model.selection_.criterion == word
     assert len(model.selection_.scores) == len(model.selection_.candidates) >= 9
     assert (model.n_mixtures_, model.n_components_) == (3, [2, 2, 2])
-
-
-def test_held_out_rows_are_those_of_five_folds():
-    X, w = groups(24, 4, 2), np.random.default_rng(1).integers(1, 3, 24)
-    data, total = Surveyed.of(InMemoryTable(X, w.astype(float))), 0.0
-    for held in np.array_split(np.random.default_rng(0).permutation(24), 5):
-        kept = np.repeat(np.delete(X, held, axis=0), np.delete(w, held), axis=0)
-        total += w[held] @ PPCA(2).fit(kept).score_samples(X[held])
-    found = by_held_out(data, MixtureRequest(1, 2, unit=data.unit, **TIGHT), 1, 2)
-    assert_close(found, total / w.sum(), "em")
 
 
 def test_one_size_is_found_beside_a_given_one():
@@ -492,36 +303,6 @@ def test_a_dirichlet_process_empties_components(seed, missing):
     assert_never_falls(model.loglikelihoods_)
     assert np.allclose(model.weights_, 1 / 3, atol=0.05)
     assert_close(model.score(X) * len(X), model.loglikelihood_, "em")
-
-
-def test_sticks_are_the_best_posterior_and_the_best_order():
-    # the optimum of Σ n E ln π − KL over Beta posteriors is Σ ln B(a, b) − ln B(1, α)
-    n, alpha = np.array([5.0, 40.0, 0.5, 12.0]), 1.7
-
-    def value(order):
-        m = n[order]
-        after = m.sum() - np.cumsum(m)
-        return np.sum(betaln(1 + m, alpha + after) - betaln(1, alpha))
-
-    found = broken_sticks(n, alpha, [0, 0, 0, 0])
-    assert_close(found.constant + n @ found.log_weights, value(np.argsort(-n)), "vector")
-    rng = np.random.default_rng(0)
-    assert all(value(rng.permutation(4)) <= value(np.argsort(-n)) + 1e-12 for _ in range(24))
-
-
-def test_the_price_of_parameters_is_bounded_from_below_by_its_tangent():
-    n, p = np.array([30.0, 3.0]), [10, 10]
-    free, priced = broken_sticks(n, 1.0, [0, 0]), broken_sticks(n, 1.0, p)
-
-    def price(mass):
-        return -np.sum(5 * np.log1p(mass))
-
-    def tangent(mass):
-        return priced.constant - free.constant + mass @ (priced.log_weights - free.log_weights)
-
-    assert_close(tangent(n), price(n), "vector")
-    for mass in np.random.default_rng(0).uniform(0, 50, size=(50, 2)):
-        assert tangent(mass) <= price(mass) + 1e-12
 
 
 def test_the_likelihood_beside_a_bound_counts_weights():
@@ -570,47 +351,6 @@ def test_a_short_stream_is_the_fit_of_its_rows():
     assert_close(weighted.score(X), MixturePPCA(3, 2).fit(X, sample_weight=w).score(X), "em")
 
 
-def test_expected_moments_of_incomplete_rows_equal_dense_conditioning():
-    X, model = fitted(0.25)
-    parts = model.weights_, model.means_, model.covariances_
-    rho = dense.responsibilities(X, *parts)
-    emissions = Emissions(model.means_, tuple(model.loadings_), model.noise_variance_)
-    moments, density = expected_moments(Mixture(model.weights_, emissions), X, np.ones(120))
-    assert_close(density, dense.score_samples(X, *parts).sum(), "density")
-    for k, found in enumerate(moments):
-        mean, scatter = np.zeros(5), np.zeros((5, 5))
-        filled, spread = dense.missing_oracles.conditionals(X, model.means_[k], parts[2][k])
-        mean = rho[:, k] @ filled / rho[:, k].sum()
-        for w, x, C in zip(rho[:, k], filled, spread, strict=True):
-            scatter += w * (np.outer(x - mean, x - mean) + C)
-        assert_close(found.n, rho[:, k].sum(), "vector")
-        assert_close(found.mean, mean, "vector")
-        assert_close(found.scatter, scatter, "vector")
-
-
-def test_expected_moments_are_the_same_in_every_library(backend):
-    rng, X, w = np.random.default_rng(0), holes(groups(30, 4, 2)), np.linspace(0.5, 2, 30)
-    parts = [np.full(2, 0.5), rng.normal(size=(2, 4)), *rng.normal(size=(2, 4, 2)), np.ones(2)]
-    found = []
-    for home in (np.asarray, backend.asarray):
-        shares, means, one, other, noises = map(home, parts)
-        mixture = Mixture(shares, Emissions(means, (one, other), noises))
-        found.append(expected_moments(mixture, home(X), home(w))[0])
-    for here, there in zip(*found, strict=True):
-        assert here.n == pytest.approx(there.n)
-        assert_close(backend.numpy(there.mean), here.mean, "vector")
-        assert_close(backend.numpy(there.scatter), here.scatter, "vector")
-
-
-def test_a_component_that_no_row_belongs_to_has_no_moments():
-    X, means = groups(30, 4, 1), np.repeat([[0.0], [1e4]], 4, axis=1)
-    emissions = Emissions(means, (np.ones((4, 1)),) * 2, np.ones(2))
-    (one, none), _ = expected_moments(Mixture(np.full(2, 0.5), emissions), X, np.ones(30))
-    assert one.n == 30 and none.n == 0
-    np.testing.assert_array_equal(none.mean, means[1])
-    np.testing.assert_array_equal(none.scatter, np.zeros((4, 4)))
-
-
 def test_the_likelihood_of_a_stream_is_that_of_all_its_rows():
     X = groups(60)
     stream = MixturePPCA(3, 2).partial_fit(X[:30]).partial_fit(X[30:])
@@ -623,23 +363,6 @@ def test_a_stream_after_fit_starts_anew_and_says_so():
     with pytest.warns(StreamWarning, match="starts over"):
         model.partial_fit(groups(60))
     assert model.n_samples_seen_ == 60
-
-
-def test_a_stream_is_fitted_when_it_is_read(monkeypatch):
-    X, taken, step = groups(90), [], MixtureSteps.step
-
-    def counted(self, state):
-        taken.append(1)
-        return step(self, state)
-
-    monkeypatch.setattr(MixtureSteps, "step", counted)
-    stream = MixturePPCA(3, 2)
-    for rows in np.array_split(X, 9):
-        stream.partial_fit(rows)
-    assert not taken and stream.n_samples_seen_ == 90
-    values = stream.loglikelihoods_
-    once = len(taken)
-    assert once and stream.loglikelihoods_ == values and len(taken) == once
 
 
 def test_a_stream_of_one_point_has_no_model_yet():
@@ -769,60 +492,12 @@ def test_constant_rows_are_an_error():
         MixturePPCA(2, 1).fit(np.full((8, 3), 7.0))
 
 
-@pytest.mark.parametrize("component", [-1, 3, 1.5, "first"])
-def test_a_component_that_is_not_there_is_an_error(component):
-    X, model = fitted()
-    with pytest.raises(ValueError, match="component"):
-        model.posterior(X, component)
-
-
 def test_a_constant_column_is_no_obstacle():
     X = groups()
     X[:, 2] = 7.0
     model = MixturePPCA(3, 1).fit(X)
     assert_close(model.means_[:, 2], np.full(3, 7.0), "vector")
     assert np.all(np.isfinite(model.score_samples(X)))
-
-
-def test_em_from_given_labels_converges():
-    X = groups(apart=1.0)
-    data, rng = Surveyed.of(InMemoryTable(X)), np.random.default_rng(0)
-    request = MixtureRequest(3, 2, noise_floor=1e-6, unit=1.0)
-    steps = MixtureSteps(data, request, 2, rng)
-    start = Emissions.start(X, 3, 2, rng, floor=1e-6, labels=np.arange(120) // 40)
-    run = steps.run(lambda: steps.begin(start, np.full(3, 40.0)), max_iter=500)
-    found = found_at(*run, request)
-    assert_never_falls(found.record.loglikelihoods)
-
-
-# --- starts ---------------------------------------------------------------------------
-
-
-def test_the_best_of_the_starts_is_carried_on():
-    X = groups(200, 4, 4, apart=1.5)
-    data = Surveyed.of(InMemoryTable(X))
-    request = MixtureRequest(4, 2, unit=data.unit)
-    steps = MixtureSteps(data, request, 2, np.random.default_rng(0))
-    clusters = kmeans_runs(X, 4, 4, np.random.default_rng(1))
-    state, record = steps.race(clusters, (4, 2), START_STEPS)
-    assert state.emissions.K == 4
-    assert_never_falls(record.loglikelihoods)
-    alone = [steps.race(one[None], (4, 2), START_STEPS) for one in clusters]
-    assert all(len(run[1].loglikelihoods) == 1 for run in alone)  # one start has no race
-    again, value = steps.expect(state.emissions, state.mass)
-    assert_close(value, record.loglikelihoods[-1], "em")
-    assert_close(again.sums.resp, state.sums.resp, "vector")
-
-
-def test_a_race_ends_when_all_starts_have_found_the_same_clusters():
-    X, rng = groups(150, 4, 3, apart=3.0), np.random.default_rng(0)
-    data = Surveyed.of(InMemoryTable(X))
-    steps = MixtureSteps(data, MixtureRequest(3, 2, unit=data.unit), 2, rng)
-    truth = np.arange(150) // 50
-    clusters = np.stack([np.where(rng.random(150) < share, 0, truth) for share in (0.3, 0.5)])
-    state, record = steps.race(clusters, (3, 2), START_STEPS)
-    assert 1 < len(record.loglikelihoods) < START_STEPS
-    assert np.mean(np.argmax(state.sums.resp, axis=1) == truth) > 0.9
 
 
 def test_many_rows_start_from_a_sample_and_end_on_all():
@@ -848,15 +523,3 @@ def test_likelihood_beside_the_bound_counts_weights():
     X, w = groups(120), np.random.default_rng(0).uniform(0, 2, 120)
     model = MixturePPCA("dirichlet", 2, max_mixtures=4).fit(X, sample_weight=w)
     assert_close(model.loglikelihood_, w @ model.score_samples(X), "em")
-
-
-def test_rows_far_from_every_component_have_the_same_density_in_every_library(backend):
-    rng = np.random.default_rng(0)
-    means, W = 50 * rng.normal(size=(2, 4)), [rng.normal(size=(4, 2)) for _ in range(2)]
-    noises, X = np.array([1e-3, 2.0]), 100 * rng.normal(size=(6, 4))
-    there = [backend.asarray(one) for one in (X, means, *W, noises)]
-    found = backend.numpy(SpikedDensities(there[1], there[2:4], there[4])(there[0]))
-    for k in range(2):
-        C = W[k] @ W[k].T + noises[k] * np.eye(4)
-        expected = multivariate_normal(means[k], C).logpdf(X)
-        np.testing.assert_allclose(found[:, k], expected, rtol=1e-9)

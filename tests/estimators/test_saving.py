@@ -2,16 +2,13 @@
 
 import base64
 import dataclasses
-import inspect
 import json
 import os
 import pickle
 import subprocess
 import sys
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,21 +20,10 @@ from sklearn.preprocessing import MinMaxScaler
 import dualpca as dp
 from dualpca.errors import ModelFileError
 from dualpca.estimators.saving import kind_of
-from dualpca.files import container, fields
 from tests.conftest import rest_slow
 from tests.files import hostile, mutations, saved_models, stored
 from tests.files.saved_models import MODELS, NEW, outputs, same
 from tests.tolerances import assert_close
-
-KINDS = (
-    *("pca stream", "ppca", "ppca stream nan", "factors", "bayesian", "robust"),
-    *("cca nan", "imputer"),
-    *("kernel sparse", "dual auto", "probabilistic kernel", "twin", "mixture stream nan"),
-    *("chain kernel nan", "classes", "generator mixture", "pipeline", "copula mixed"),
-)
-"""A file of every class, damaged and forged below."""
-
-STORED = Path(__file__).parent / "stored_models"
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -47,6 +33,17 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning"),
     pytest.mark.filterwarnings("ignore::dualpca.errors.SolverWarning"),
 ]
+
+
+KINDS = (
+    *("pca stream", "ppca", "ppca stream nan", "factors", "bayesian", "robust"),
+    *("cca nan", "imputer"),
+    *("kernel sparse", "dual auto", "probabilistic kernel", "twin", "mixture stream nan"),
+    *("chain kernel nan", "classes", "generator mixture", "pipeline", "copula mixed"),
+)
+"""A file of every class, damaged and forged below."""
+
+STORED = Path(__file__).parents[1] / "files" / "stored_models"
 
 
 @pytest.mark.parametrize("name", rest_slow(MODELS, KINDS))
@@ -178,25 +175,6 @@ def test_every_estimator_can_be_saved():
     assert public < {type(make()).__name__ for make in MODELS.values()}
 
 
-def types_in_files():
-    """Return every type that some model file may hold, by its name there."""
-    names = {name for name in dp.__all__ if hasattr(getattr(dp, name), "fit")} - {"KernelSearch"}
-    hints = [hint for name in sorted(names) for hint in kind_of(name).hints.values()]
-    return {k: v for hint in hints for k, v in fields.allowed(hint).items()}
-
-
-TYPES = types_in_files()
-
-
-@pytest.mark.parametrize("cls", TYPES.values(), ids=TYPES)
-def test_annotations_say_what_files_hold(cls):
-    """Every array has a shape in its annotation: a file is checked by it."""
-    assert set(fields.hints_of(cls)) == set(inspect.signature(cls).parameters)
-    own = cls.__module__.startswith(("dualpca.kernels", "dualpca.preimages"))
-    loose = [name for name, hint in fields.hints_of(cls).items() if hint is Any]
-    assert own or set(loose) <= {"all_n", "loglikelihood"}  # scalars of either kind
-
-
 def shared_letters(a, b):
     return float(len(set(a) & set(b)))
 
@@ -297,32 +275,6 @@ def test_the_same_array_is_stored_once(tmp_path):
     assert len(places) == 1
     again = dp.load(tmp_path / "m.dpca")
     assert again._model.subspace.points is again.X_fit_
-
-
-def test_files_are_read_where_opening_always_waits(tmp_path, monkeypatch):
-    """As on Windows."""
-    monkeypatch.delattr(os, "O_NONBLOCK", raising=False)
-    container.write_container(tmp_path / "m.dpca", {"x": np.arange(3.0)}, "text")
-    arrays, text = container.read_container(tmp_path / "m.dpca")
-    assert arrays["x"].tolist() == [0, 1, 2] and text == "text"
-
-
-def test_the_file_is_a_safetensors_file(tmp_path):
-    """By the published layout; by the library itself where it is installed."""
-    model = dp.PPCA(2).fit(saved_models.X)
-    model.save(tmp_path / "m.dpca")
-    data = (tmp_path / "m.dpca").read_bytes()
-    header, text, body = mutations.parts(data)
-    assert int.from_bytes(data[:8], "little") % 8 == 0
-    assert all(type(v) is str for v in header["__metadata__"].values())
-    begin, end = header["model.mean"]["data_offsets"]
-    assert np.array_equal(np.frombuffer(body[begin:end], "<f8"), model.mean_)
-    assert sum(np.diff(v["data_offsets"])[0] for k, v in header.items() if k[0] != "_") == len(body)
-    assert text["version"] == dp.__version__
-    if find_spec("safetensors"):
-        from safetensors.numpy import load_file
-
-        assert np.array_equal(load_file(tmp_path / "m.dpca")["model.mean"], model.mean_)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,5 @@
+"""What tests of canonical correlation share."""
+
+import pytest
+
+SINGULAR = pytest.mark.filterwarnings("ignore::dualpca.errors.CanonicalWarning")

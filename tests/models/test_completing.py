@@ -1,0 +1,68 @@
+"""Completed tables: parameters of the bootstrap, donors, bounds."""
+
+import numpy as np
+import pytest
+
+from dualpca import PPCA
+from dualpca.models.completing import Donors, bounds_of
+from tests.estimators.imputer_cases import table
+
+pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
+
+
+def test_parameters_are_the_fitted_ones_of_the_bootstrap():
+    X = table(50, 4, missing=0.25)
+    model, counts = PPCA(1, tol=1e-9).fit(X), np.random.default_rng(3)
+    from dualpca.models.completing import RefitRequest, refits
+
+    request = RefitRequest(steps=2000)
+    (found,) = refits(model._model.factors, X, None, 1, counts, request)
+    drawn = np.random.default_rng(3).multinomial(50, np.full(50, 0.02)).astype(float)
+    wanted = PPCA(1, tol=1e-9).fit(X, sample_weight=drawn)
+    C = found.W @ found.W.T + np.diag(found.psi)
+    np.testing.assert_allclose(C, wanted.get_covariance(), rtol=0.01, atol=0.01)
+    np.testing.assert_allclose(found.mu, wanted.mean_, atol=0.01)
+
+
+def test_a_given_noise_stays():
+    from dualpca.models.completing import refits
+
+    X, model = table(), PPCA(2, noise_variance=0.3)
+    model.fit(X)
+    found = list(
+        refits(model._model.factors, X, None, 3, np.random.default_rng(0), model._refit_request())
+    )
+    assert all(np.allclose(one.psi, 0.3) for one in found)
+
+
+def test_donors_are_the_five_closest():
+    values = np.arange(100.0)[:, None]
+    donors, rng = Donors(values, values), np.random.default_rng(0)
+    drawn = {donors.matched(np.array([[50.2]]), np.array([[True]]), rng)[0, 0] for _ in range(200)}
+    assert drawn == {48.0, 49.0, 50.0, 51.0, 52.0}
+    two = donors.matched(np.full((2, 1), 50.2), np.array([[False], [True]]), rng)
+    assert two[0, 0] == 0 and two[1, 0] in drawn  # what is not missing stays empty
+    few = Donors(values[:3], values[:3])
+    assert few.matched(np.array([[9.0]]), np.array([[True]]), rng)[0, 0] in (0.0, 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((1, 0), "low <= high"),
+        ([(0, 1)] * 3, "2 such pairs"),
+        ("positive", "one such pair per column"),
+        ([(0, 1), (0, 1, 2)], "column 1"),
+        ({"z": (0, 1)}, "for columns of X"),
+        (("a", "b"), r"\(low, high\)"),
+    ],
+)
+def test_bounds_that_make_no_sense_are_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        bounds_of(given, 2)
+
+
+def test_bounds_by_name():
+    ends = bounds_of({"b": (0, None)}, 2, ["a", "b"])
+    np.testing.assert_array_equal(ends, [[-np.inf, 0], [np.inf, np.inf]])
+    np.testing.assert_array_equal(bounds_of({1: (0, None)}, 2), ends)
