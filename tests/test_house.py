@@ -208,7 +208,7 @@ def is_any(annotation):
 
 @pytest.mark.parametrize(
     ("room", "parameters", "assignments"),
-    [("estimators", 134, 20), ("models", 10, 4), ("kernels", 1, 2), ("operators", 0, 0)],
+    [("estimators", 91, 20), ("models", 10, 4), ("kernels", 1, 2), ("operators", 0, 0)],
 )
 def test_few_things_are_of_any_type(room, parameters, assignments):
     nodes = [

@@ -102,7 +102,7 @@ def test_weights_are_sent_once_not_every_pass():
     w = np.arange(len(X)) + 1.0
     cloudpickle = pytest.importorskip("cloudpickle")
     with distributed.Client(processes=False, n_workers=1, dashboard_address=None):
-        weighed = DaskTable.of(chunked()).weighing(w)
+        weighed = DaskTable.of(chunked()).with_weights(w)
         sent = len(cloudpickle.dumps(weighed.weights.to_delayed()[0]))
         assert sent < len(cloudpickle.dumps(w[:150]))
         gc.collect()

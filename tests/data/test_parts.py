@@ -328,7 +328,9 @@ def test_nothing_is_read_for_missing_values_where_there_are_none(monkeypatch):
         assert np.allclose(one, two, rtol=1e-12)
     weights = np.random.default_rng(1).uniform(0, 2, len(X))
     weights[:2500] = 0
-    for part in survey(SlicedTable(X, part_rows=2000).weighing(weights), wide=False, nan=True)[:2]:
+    for part in survey(SlicedTable(X, part_rows=2000).with_weights(weights), wide=False, nan=True)[
+        :2
+    ]:
         assert np.allclose(part.mean, weights @ X / weights.sum())
     X[4000, 2] = np.nan  # not among the first rows of its chunk, one of three
     looked.clear()

@@ -38,7 +38,7 @@ def test_sums_over_rows_do_not_depend_on_what_holds_them(kind, tmp_path):
 @pytest.mark.parametrize("kind", ["list", "iterator", "slices"])
 def test_weights_go_with_their_rows(kind, tmp_path):
     X, w = rows(), np.random.default_rng(1).uniform(size=50)
-    table = tables(X, tmp_path)[kind].weighing(w)
+    table = tables(X, tmp_path)[kind].with_weights(w)
     found = table.reduce(lambda block, weights: weights @ block, np.add)
     np.testing.assert_allclose(found, w @ X, rtol=1e-12)
 

@@ -235,7 +235,7 @@ def test_whole_weights_are_copies_and_a_wide_table_takes_them(monkeypatch):
 
 def test_the_weighted_product_is_the_dense_one():
     X, w = table(d=8), some_weights(700)
-    parts = SlicedTable(X, part_rows=90).weighing(w)
+    parts = SlicedTable(X, part_rows=90).with_weights(w)
     A = PartScatter(parts, survey(parts, wide=True, nan=False).columns, standardize=True)
     mean = w @ X / w.sum()
     F = np.sqrt(w)[:, None] * (X - mean) / np.sqrt(w @ (X - mean) ** 2 / w.sum())

@@ -195,7 +195,7 @@ class ChunkedTable(Table):
     """A table of many chunks, as files, iterators and clusters hold one."""
 
     @abstractmethod
-    def weighing(self, weights: Host) -> ChunkedTable:
+    def with_weights(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,), which are passed to every statistic."""
 
     @abstractmethod

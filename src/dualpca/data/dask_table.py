@@ -111,7 +111,7 @@ class DaskTable(ChunkedTable):
         weights = repeat(None) if self.weights is None else self.weights.to_delayed()
         return zip(blocks, count(), first, weights, strict=False)
 
-    def weighing(self, weights: Host) -> ChunkedTable:
+    def with_weights(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,); every partition is sent its own, once."""
         other = copy(self)
         sizes = self.array.chunks[0]

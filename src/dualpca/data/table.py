@@ -231,7 +231,7 @@ class LocalTable(ChunkedTable):
             raise ValueError(f"Found array with 0 sample(s): {self.route} holds no rows.")
         return total
 
-    def weighing(self, weights: Host) -> ChunkedTable:
+    def with_weights(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights.
 
         Parameters
@@ -247,7 +247,7 @@ class LocalTable(ChunkedTable):
         >>> import numpy as np
         >>> from dualpca import Batches
         >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
-        >>> table.weighing(np.ones(3)).sizes()
+        >>> table.with_weights(np.ones(3)).sizes()
         {0: 2, 1: 1}
         """
         view = ChunkView(self, partial(_weighed, weights))
@@ -340,7 +340,7 @@ class ChunkView(LocalTable):
     Examples
     --------
     >>> from dualpca.data.table import SlicedTable
-    >>> weighted = SlicedTable(np.ones((3, 1)), part_rows=2).weighing(np.array([1.0, 2.0, 3.0]))
+    >>> weighted = SlicedTable(np.ones((3, 1)), part_rows=2).with_weights(np.array([1.0, 2.0, 3.0]))
     >>> weighted.reduce(lambda rows, weights: float(weights @ rows[:, 0]), float.__add__)
     6.0
     >>> seen = SlicedTable(np.ones((3, 1)), part_rows=2).seen(lambda rows: 2 * rows)

@@ -189,7 +189,7 @@ def with_weights(chunks: ChunkedTable, sample_weight: Weights) -> ChunkedTable:
     w = np.asarray(sample_weight)
     if w.ndim != 1:
         raise ValueError(expected("sample_weight", "one number per row for chunked data", w.shape))
-    return chunks.weighing(backend.to_numpy(check_weights(w, w[:, None])))
+    return chunks.with_weights(backend.to_numpy(check_weights(w, w[:, None])))
 
 
 def refuse_weights(sample_weight: Weights) -> None:

@@ -146,7 +146,10 @@ def information(factors: Factors, table: Table) -> Information:
     """Return the information of rows with missing values on the loadings, in one pass."""
 
     def of(X: Array, weights: Array | None = None) -> Information:
-        xp, data = backend.namespace(X), readable(factors, X).weighing(observed_weights(X, weights))
+        xp, data = (
+            backend.namespace(X),
+            readable(factors, X).with_weights(observed_weights(X, weights)),
+        )
 
         def part(block: Block) -> Information:
             w = data.weight(block)

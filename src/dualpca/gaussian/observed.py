@@ -214,7 +214,7 @@ class Incomplete:
             self.patterns[rows.start] = _shared_patterns(self.X[rows, :])
         return self.patterns[rows.start]
 
-    def weighing(self, weights: Array | None) -> Incomplete:
+    def with_weights(self, weights: Array | None) -> Incomplete:
         """Return the same rows under other weights; patterns are shared, not found again."""
         other = copy(self)
         other.weights = weights

@@ -85,7 +85,7 @@ def refits(
     draw = _Bootstrap(backend.to_numpy(w), ~np.isnan(backend.to_numpy(rows)), q)
     for _ in range(n_draws):
         weights = backend.asarray(draw(rng), fit.origin)
-        yield fit.weighing(weights).climb(factors, request.steps)
+        yield fit.with_weights(weights).climb(factors, request.steps)
 
 
 def sampled_imputations(

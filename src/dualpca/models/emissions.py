@@ -669,7 +669,7 @@ class EmissionSums(NamedTuple):
                 return _moments(rows, resp[:, k])
             if not mass[k] > NO_WEIGHT:
                 return None
-            return rows.weighing(resp[:, k]).sums(emissions.factors(k))
+            return rows.with_weights(resp[:, k]).sums(emissions.factors(k))
 
         return cls(mass, tuple(component(k) for k in range(emissions.K)))
 

@@ -33,7 +33,7 @@ class ComponentMoments(NamedTuple):
     means: Host  # (K, d)
     values: Host  # (K, d), eigenvalues, largest first
     vectors: Host  # (K, d, d), one a column
-    reach: Host  # (K,), what was added and taken away to find them, as a variance
+    reach: Host  # (K,), largest variance that was subtracted to find them: it bounds the rounding
 
 
 @lru_cache(maxsize=64)

@@ -74,10 +74,10 @@ class IncompleteTable:
             weight, variance = 0 * moments.mean + n, xp.linalg.diagonal(moments.scatter) / n
             self.columns = self.columns.merge(Columns(weight, moments.mean, variance, 0, 0, n))
 
-    def weighing(self, weights: Array) -> IncompleteTable:
+    def with_weights(self, weights: Array) -> IncompleteTable:
         """Return the same rows, which are in memory, under other weights; patterns are shared."""
         other = copy(self)
-        other.ready = None if self.ready is None else self.ready.weighing(weights)
+        other.ready = None if self.ready is None else self.ready.with_weights(weights)
         return other
 
     def _summed(
@@ -454,7 +454,7 @@ class Stack:
         of_rows = float(np.mean(price(self.missing.sum(axis=1))))
         return of_rows + 0.1 * float(self.d) ** 2
 
-    def weighing(self, weights: Host) -> Stack:
+    def with_weights(self, weights: Host) -> Stack:
         """Return the same tables under other weights; what is missing is not looked for again."""
         other = copy(self)
         for name in ("counts", "total", "squares", "has_rare_columns"):
@@ -780,11 +780,11 @@ class Fit:
             record.converged = bool(np.all(held | (np.abs(slope) <= tol)))
         return backend.asarray(found, theta)
 
-    def weighing(self, weights: Array) -> Fit:
+    def with_weights(self, weights: Array) -> Fit:
         """Return the fit of the same rows, which are in memory, under other weights."""
         quick, other = self.quick, copy(self)
-        other.data = self.data.weighing(weights)
-        other.quick = None if quick is None else quick.weighing(backend.to_numpy(weights))
+        other.data = self.data.with_weights(weights)
+        other.quick = None if quick is None else quick.with_weights(backend.to_numpy(weights))
         return other
 
     def climb(self, factors: Factors, steps: int) -> Factors:

@@ -593,10 +593,10 @@ class RobustFit(Fit):
         share = float(sums.all_n) / float(w.sum())  # Σwu/Σw
         return self.pack(Factors(W, mu, self._noise(left, share * self.seen))), value
 
-    def weighing(self, weights: Array) -> RobustFit:
+    def with_weights(self, weights: Array) -> RobustFit:
         """Return the fit of the same rows under other weights."""
         other = copy(self)
-        other.data = self.data.weighing(weights)
+        other.data = self.data.with_weights(weights)
         other.seen = column_starts(self.incomplete.X, weights)[0]
         return other
 
