@@ -170,7 +170,14 @@ def fits(value: object, hint: Any, sizes: Sizes, ranges: bool = True) -> bool:
         return _is_number(value, hint) and (not ranges or _is_ordinary(value))
     if hint in (bool, str, None):
         return value is None if hint is None else type(value) is hint
-    return hint is Any or not isinstance(hint, type) or hint in type(value).__mro__
+    return hint is Any or not isinstance(hint, type) or _is_of(value, hint)
+
+
+def _is_of(value: object, kind: type) -> bool:
+    """Return True for objects of a class, and for those that have what a protocol asks for."""
+    if getattr(kind, "_is_protocol", False):
+        return not getattr(kind, "_is_runtime_protocol", False) or isinstance(value, kind)
+    return kind in type(value).__mro__
 
 
 def _is_vector(value: Host, sizes: Sizes, ranges: bool) -> bool:
