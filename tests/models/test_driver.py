@@ -1,8 +1,11 @@
 """The generic loop: stopping, records, Ctrl-C, checkpoints."""
 
+import sys
+
 import numpy as np
 import pytest
 
+from dualpca.models import driver
 from dualpca.models.driver import Record, iterate, left_to_gain, maximize, try_candidates
 
 
@@ -192,3 +195,34 @@ def test_a_candidate_that_cannot_be_fitted_is_the_last():
     for candidates, options in (([5, 3], {"ends": ValueError}), ([3, 5], {})):
         with pytest.raises(ValueError, match="too large"):
             try_candidates(candidates, score, **options, **OPTIONS)
+
+
+def test_the_keyboard_at_every_line_of_an_iteration():
+    """Wherever Ctrl-C strikes, the iteration ends with where it is, or with KeyboardInterrupt."""
+    at = [0, -1]
+
+    def tracer(frame, event, _):
+        if frame.f_code.co_filename != driver.__file__:
+            return None
+        if event == "line":
+            at[0] += 1
+            if at[0] == at[1]:
+                raise KeyboardInterrupt
+        return tracer
+
+    def climb(strike):
+        at[:] = 0, strike
+        before = sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            return driver.maximize(lambda t: (0.7 * t + 0.3, -float((t[0] - 1) ** 2)), np.zeros(1))
+        except KeyboardInterrupt:
+            return None
+        finally:
+            sys.settrace(before)
+
+    (_, record), lines = climb(-1), at[0]
+    assert record.converged and lines > 50
+    ends = [climb(k) for k in range(1, lines + 1)]
+    kept = [end for end in ends if end is not None]
+    assert len(kept) > lines / 2 and all(np.isfinite(end[0]).all() for end in kept)

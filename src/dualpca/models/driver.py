@@ -258,11 +258,12 @@ def maximize(
     record, keeper = Record(), keeper or Keeper()
     with task("EM step", max_iter) as tick:
         climb = _Climb(step, theta, record, tick, accelerate, keeper.state)
+        whole = climb.snapshot()  # resuming in the middle of a cycle would take other steps
         try:
             while record.n_iter < max_iter and not record.converged:
-                whole = climb.snapshot()  # resuming in the middle of a cycle would take other steps
                 climb.cycle(tol, max_iter)
                 keeper.offer(climb.state)
+                whole = climb.snapshot()
         except KeyboardInterrupt:
             record.interrupted = True
             keeper.offer(whole.state, now=True)
