@@ -656,7 +656,7 @@ def measured_reference(factors: Factors, spectrum: Spectrum, table: Table, n: fl
 def incomplete_axes(
     factors: Factors, noise: float | None = None, remedy: str = ", or give noise_variance"
 ) -> PrincipalAxes:
-    """Return the axes of a fit with missing values; a noise that vanished is refused, one given is not."""
+    """Return the axes of a fit with missing values; refuse a noise that vanished by itself."""
     at = PrincipalAxes.of(factors)
     if noise is None and rules.has_vanished(at.gaussian.noise, at.spectrum.trace / at.gaussian.dim):
         raise DegenerateError(
