@@ -182,6 +182,7 @@ def step_seconds(X: Any, steps: tuple[int, int]) -> float:
 def rows(run: Run, part: str) -> Iterator[Row]:
     from benchmarks.gpu_choice import choice
     from benchmarks.gpu_reference import reference
+    from benchmarks.gpu_shared import shared
 
-    jobs = (passes, kernel, stored, missing, choice, reference)
+    jobs = (passes, kernel, stored, missing, choice, reference, shared)
     yield from {job.__name__: job for job in jobs}[part](run)

@@ -114,7 +114,7 @@ LIST = (
     Section(
         "gpu",
         "GPU",
-        ("kernel", "passes", "stored", "missing", "choice", "reference"),
+        ("kernel", "passes", "stored", "missing", "choice", "reference", "shared"),
         peers=("torch", "triton"),
         needs={"": ("GPU",)},
     ),

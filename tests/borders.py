@@ -221,6 +221,14 @@ def chain_length(rng):
     return border + off(rng), 4, 1
 
 
+def turned_steps(rng):
+    """Return rows with missing values at the border of steps that are turned to their end."""
+    if rng.random() < 0.5:
+        return incomplete.FEWEST_TURNED // 16 + off(rng), 16, 2
+    d = incomplete.WIDEST_TURN + off(rng)
+    return incomplete.ROWS_PER_TURN * d + off(rng), d, 2
+
+
 def quick_entries(rng):
     """Return rows with missing values, as many as a quick fit takes."""
     d = int(rng.choice([12, 30, 100]))
@@ -442,14 +450,7 @@ BORDERS: list[Border] = [
     Border(
         "operators/primal.py",
         "WORTH_THREADS",
-        "threads for products; sparse rows one vector at a time",
-        sparse_entries(primal.WORTH_THREADS / (2 * primal.SPARSE_ENTRY)),
-        "pca_sparse pca_sparse_single",
-    ),
-    Border(
-        "operators/primal.py",
-        "WORTH_THREADS",
-        "the same for dense rows",
+        "threads for products",
         entries(int(primal.WORTH_THREADS) // 2, [150, 400]),
         "pca_krylov pca_krylov_single",
     ),
@@ -497,7 +498,7 @@ BORDERS: list[Border] = [
     ),
     Border(
         "solvers/exact.py",
-        "block_cost:4 block_size:8",
+        "block_cost:4",
         "blocks that would fill the space",
         filled_space,
         "pca_krylov pca kernel_krylov",
@@ -620,6 +621,13 @@ BORDERS: list[Border] = [
     ),
     Border(
         "models/incomplete.py",
+        "FEWEST_TURNED ROWS_PER_TURN WIDEST_TURN",
+        "steps that are turned to their end",
+        turned_steps,
+        "ppca_missing",
+    ),
+    Border(
+        "models/incomplete.py",
         "SMALLEST_BATCH BATCH",
         "batches of rows",
         latent_batch,
@@ -680,12 +688,22 @@ BORDERS: list[Border] = [
 ESTIMATE = "another sample or another stop, not the same number another way"
 TOO_LARGE = "no fit of a few seconds reaches it"
 GPU = "on a GPU alone; tests/kernels/test_fused_product.py and tests/arrays/test_cuda.py"
+SCATTER = (
+    "on a GPU alone; tests/arrays/test_fused_scatter.py and tests/models/test_device_scatter.py"
+)
 MESSAGE = "what is refused, or warned of"
 
 ELSEWHERE: dict[str, dict[str, str]] = {
+    "arrays/algebra.py": {"MOST_FUSED": SCATTER},
     "arrays/backend.py": {"GPU_BLOCKS": GPU},
+    "arrays/fused_scatter.py": {
+        "LARGEST_SEEN ROWS_EACH ROWS_SPLIT SLICE_ENTRIES STEP TILE": SCATTER,
+    },
     "arrays/devices.py": {"WORTH": GPU},
     "arrays/memory.py": {"LEAST_RELEASED": "pages of a file on disk; tests/arrays/test_memory.py"},
+    "data/columns.py": {
+        "MOST_ROWS MUCH_WIDER WRITTEN_BYTES": "chunks of columns; tests/data/test_columns.py",
+    },
     "data/dask_table.py": {"FAN_IN": "tests/data/test_dask_table.py has more chunks than that"},
     "data/folds.py": {"DRAWS_AT_ONCE": "folds are random; tests/gaussian/test_selection.py"},
     "data/kinds.py": {
@@ -705,10 +723,16 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "kernels/stationary.py": {"MOST_ALPHA": GPU},
     "operators/dual.py": {"GPU_TILE_POINTS": GPU},
     "operators/features.py": {"GAP_ROWS PIVOTS": ESTIMATE},
+    "operators/spread.py": {"TILES_PER_SHARE": "several devices; tests/operators/test_spread.py"},
     "operators/primal.py": {
+        "HOST_ORDER SMALL_TABLE WIDEST_STORED": SCATTER,
         "WIDEST": "128 MB a chunk; tests/data/test_parts.py has both sides of the ways themselves",
     },
     "solvers/exact.py": {
+        "FEWEST_LED THINNED ROUNDED_BLOCKS rounded_block:32": "fused products on a GPU; "
+        "tests/operators/test_fused.py",
+        "GPU_BASIS GPU_BLOCKS GPU_CYCLES GPU_LEAST GPU_MOST GPU_PASS block_pairs:10 "
+        "block_pairs:16 gpu_suits:12": SCATTER,
         "EXPENSIVE": "where a share of variances is extrapolated: " + ESTIMATE,
         "BASIS_BYTES": TOO_LARGE,
         "COLUMNS_AT_ONCE": "square roots; tests/solvers/test_exact_root.py",
@@ -790,9 +814,11 @@ PLAIN: dict[str, dict[str, str]] = {
     "arrays/devices.py": {"COPIES_ON_GPU PASSES_PER_FIT": COST},
     "arrays/memory.py": {"DEFAULT_FREE": "memory where the system does not say"},
     "arrays/progress.py": {"BAR_WIDTH BETWEEN_LINES": "what is shown"},
+    "data/columns.py": {"change:8": BYTES},
+    "data/dask_table.py": {"MOST_LOST": STEPS},
     "data/folds.py": {"FOLDS": STEPS},
     "data/kinds.py": {"_coded:8": "what is shown"},
-    "data/moments.py": {"SINGLE_RANGE": RANGE},
+    "data/moments.py": {"DENSE_ENTRIES": BYTES, "SINGLE_RANGE FAR_MEAN": RANGE},
     "data/table.py": {"BUFFERS BUFFER_BYTES": "of a reader"},
     "data/units.py": {"CONSTANT LARGEST_RATIO UNLIKE DEVIATIONS LONG_TAILED": RANGE},
     "kernels/choose.py": {"DIAGONAL_ROWS": "blocks of a diagonal; tests/kernels"},
@@ -802,19 +828,24 @@ PLAIN: dict[str, dict[str, str]] = {
         "COLUMNS_TWICE EXPONENTIAL_COST": COST,
         "GUESS_STEPS QUADRATURE_PROBES QUADRATURE_STEPS": STEPS,
     },
+    "operators/columns.py": {"LOST _straightened:4": RANGE},
     "operators/features.py": {"is_tame:1e+100": RANGE},
-    "operators/primal.py": {"SPARSE_ENTRY SPARSE_PAIR": COST},
+    "operators/primal.py": {
+        "SPARSE_PAIR": COST,
+        "SPARSE_BLOCK_BYTES": "of a block; tests/solvers/test_sparse_rows.py",
+        "NEAR_MEAN": RANGE,
+    },
     "operators/rows.py": {"SAFE_OFFSET": RANGE},
     "solvers/exact.py": {
         "ALL_VALUES EIGH_FULL EIGH_SUBSET FACTORISE": COST,
         "ENTRY_COST FETCH_COST STEP_COST": COST,
         "ORMQR_WORK": "workspace",
-        "ROUNDED_BEYOND": RANGE,
+        "basis_vectors:8": BYTES,
         "RESTARTS SPARE_VECTORS": STEPS,
-        "ALONE NEGATIVES_COST ORTHOGONALISE PASS_COST SKINNY": COST,
-        "FEWEST_RESTARTS MOST_RESTARTS SKETCH_PASSES TYPICAL_PASSES": STEPS,
+        "NEGATIVES_COST ORTHOGONALISE PASS_COST SKINNY": COST,
+        "SKETCH_PASSES TYPICAL_PASSES UNCHECKED VECTORS_KEPT": STEPS,
         "STEEPEST _errors:50 advance:50": RANGE,
-        "_iterate:8": BYTES,
+        "": BYTES,
     },
     "gaussian/control_limits.py": {"NODES": STEPS},
     "gaussian/observed.py": {"_batches:8": BYTES, "t_constant:100000": RANGE},
@@ -844,7 +875,7 @@ PLAIN: dict[str, dict[str, str]] = {
     },
     "models/copula/law.py": {"METROPOLIS_STEPS": STEPS},
     "models/copula/propagation.py": {"EP_SWEEPS LEVEL_SWEEPS": STEPS, "TABLES_PER_BLOCK": COST},
-    "models/driver.py": {"LONGEST_LEAP SHORTEST_LEAP": RANGE},
+    "models/driver.py": {"MEMORY MOST_DOUBTS": STEPS},
     "models/factor.py": {"COMPARED_STEPS": STEPS, "PLAIN_TIMES": RANGE},
     "models/kernel.py": {"BISECTIONS": STEPS, "ROUNDED_NOVELTY": RANGE},
     "models/incomplete.py": {"EM_FIRST": STEPS, "LARGEST_NOISE leap:20": RANGE},

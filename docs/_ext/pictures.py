@@ -159,6 +159,28 @@ def reduce() -> Figure:
     return fig
 
 
+@picture
+def single_cell() -> Figure:
+    """Draw the cells of the guide on two components, coloured by kind."""
+    import scipy.sparse as sp
+
+    from dualpca import PCA
+
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 4, 600)
+    rates = np.exp(rng.normal(-2.5, 1.0, (4, 150)))
+    counts = sp.csr_matrix(rng.poisson(rates[kinds]).astype(np.float32))
+    counts.data = np.log1p(counts.data)
+    scores = PCA(3).fit_transform(counts)
+    fig = figure(5.2, 3.0)
+    ax = fig.subplots()
+    for k, (colour, mark) in enumerate(zip((BLUE, ORANGE, GREEN, GREY), "o^sd", strict=True)):
+        ax.plot(*scores[kinds == k, :2].T, mark, color=colour, ms=3, label=f"kind {k + 1}")
+    ax.set(xlabel="first component", ylabel="second component", aspect="equal")
+    ax.legend(fontsize=8.5)
+    return fig
+
+
 # --- Missing values ------------------------------------------------------------------------------
 
 

@@ -275,6 +275,101 @@ def test_tensors_with_gradients_leave_their_history_behind():
     assert rows.requires_grad
 
 
+# --- several devices -----------------------------------------------------------------------------
+
+SHARED = {name: pair for name, pair in MODELS.items() if name.startswith(("kernel", "dual"))}
+SHARED["kernel blocks"] = (
+    dp.KernelPCA(4, kernel="rbf", gamma=0.01, eigen_solver="krylov", fit_inverse_transform=True),
+    X,
+)
+SHARED["kernel of float32"] = (
+    dp.KernelPCA(4, kernel="rbf", gamma=0.01, eigen_solver="krylov", dtype="float32"),
+    X,
+)
+SHARED["dual blocks"] = (dp.DualPPCA(3, kernel="rbf", gamma=0.01, eigen_solver="krylov"), X)
+SHARED["dual em"] = (dp.DualPPCA(3, kernel="rbf", gamma=0.01, method="em", tol=1e-12), X)
+
+
+@pytest.fixture
+def shares(monkeypatch):
+    """Count the products that shares are asked for."""
+    from dualpca.operators.spread import Share
+
+    asked, piece = [], Share.piece
+    monkeypatch.setattr(
+        Share, "piece", lambda self, ask, V: asked.append(self.place) or piece(self, ask, V)
+    )
+    return asked
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_several_devices_give_what_one_gives(name, count, shares, tmp_path):
+    model, rows = SHARED[name]
+    tol = {"rtol": 1e-10, "atol": 1e-10} if "float32" not in name else {"rtol": 2e-6, "atol": 2e-6}
+    found = clone(model).set_params(device=["cpu"] * count).fit(rows)
+    if name.endswith(("blocks", "float32", "em")):
+        assert {k for k, _ in shares} == set(range(count))
+    elif name.startswith("kernel"):  # a matrix, or landmarks: on the first device
+        assert not shares
+    host = clone(model).fit(rows)
+    assert isinstance(found.eigenvalues_, np.ndarray)
+    np.testing.assert_allclose(found.eigenvalues_, host.eigenvalues_, **tol)
+    if hasattr(host, "eigenvectors_") and host.eigenvectors_ is not None:
+        np.testing.assert_allclose(found.eigenvectors_, host.eigenvectors_, **tol)
+    new = rows if name == "kernel precomputed" else rows[::7]
+    wanted = host.transform(new)
+    found.save(tmp_path / "m.dpca")
+    for other in (found, pickle.loads(pickle.dumps(found)), dp.load(tmp_path / "m.dpca")):
+        assert other.device == ["cpu"] * count
+        np.testing.assert_allclose(other.transform(new), wanted, rtol=1e-6, atol=1e-6)
+    assert type(found.novelty(X[:3] if name == "kernel holes" else new)) is np.ndarray
+
+
+def test_the_first_device_has_the_model(card):
+    found = dp.KernelPCA(2, kernel="rbf", gamma=0.01, device=["cuda:0", "cuda:1"])
+    found.fit(X)
+    assert card[0] == X.shape  # sent to the first; the shares have theirs
+    before = len(card)
+    assert isinstance(found.transform(NEW), np.ndarray) and len(card) == before + 1
+    assert isinstance(found.transform(torch.asarray(NEW)), torch.Tensor)
+    stream = dp.KernelPCA(2, kernel="rbf", gamma=0.01, device=["cpu", "cpu"], n_landmarks=20)
+    assert stream.partial_fit(X[:80]).partial_fit(X[80:]).n_samples_ == 90
+
+
+ONE_ONLY = ["PCA", "PPCA", "FactorAnalysis", "BayesianPCA", "MixturePPCA", "Imputer"]
+ONE_ONLY += ["HiddenMarkovPCA", "ProbabilisticKernelPCA", "TwinKernelPCA"]
+
+
+@pytest.mark.parametrize("name", ONE_ONLY)
+def test_models_that_share_nothing_refuse_several(name):
+    model = getattr(dp, name)(device=["cpu", "cpu"])
+    with pytest.raises(
+        ValueError, match=r"device must be one device: KernelPCA and DualPPCA alone"
+    ):
+        model.fit(X)
+    with pytest.raises(ValueError, match="device must be one device"):
+        dp.CCA(1, device=["cpu", "cpu"]).fit(X, X[:, :2])
+
+
+@pytest.mark.parametrize("device", [[], ["auto", "cpu"], ["cuda:0", None], ["gpu"], [["cpu"]], ()])
+def test_no_such_devices(device):
+    with pytest.raises(ValueError, match=r"device must be a list of GPUs such as \['cuda:0'"):
+        dp.KernelPCA(2, device=device).fit(X)
+
+
+def test_several_devices_need_dense_rows_and_torch(monkeypatch):
+    import scipy.sparse
+
+    model = dp.KernelPCA(2, device=["cpu", "cpu"])
+    with pytest.raises(dp.errors.BackendError, match=r"\['cpu', 'cpu'\] accepts dense rows"):
+        model.fit(scipy.sparse.csr_array(X))
+    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(dp.errors.BackendError, match="device='cpu' needs torch"):
+        model.fit(X)
+
+
 # --- tensors for models that were fitted to NumPy ------------------------------------------------
 
 ASKED = {

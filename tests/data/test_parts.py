@@ -17,8 +17,9 @@ from dualpca import (
     KernelPCA,
     MixturePPCA,
 )
+from dualpca.data.base import read_ahead
 from dualpca.data.moments import Columns, column_starts
-from dualpca.data.table import SlicedTable, npy_file, read_ahead
+from dualpca.data.table import SlicedTable, npy_file
 from dualpca.errors import EmptyColumnError, NonFiniteError, ScaleError
 from dualpca.operators.primal import PartScatter, survey
 

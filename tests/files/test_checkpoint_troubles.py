@@ -27,9 +27,9 @@ from tests.files import hostile
 from tests.files.test_checkpoints import NAMES, fitted, interrupted, model_of
 
 STEPS = {
-    "ppca": (Incomplete, "sums"),
-    "factor": (Incomplete, "sums"),
-    "ard": (Incomplete, "sums"),
+    "ppca": (Incomplete, "expectations"),
+    "factor": (Incomplete, "expectations"),
+    "ard": (Incomplete, "expectations"),
     "variational": (dualpca.models.bayesian.Updates, "step"),
     "mixture": (dualpca.models.mixture.MixtureSteps, "step"),
     "chain": (dualpca.models.hidden_markov.BaumWelch, "step"),
@@ -184,7 +184,7 @@ def test_a_state_of_another_size_names_the_file(tmp_path):
     path.write_bytes(file.bytes())
     with pytest.raises(CheckpointError, match=r"c cannot be resumed: .*state of this fit.*Remove"):
         PPCA(2, checkpoint=path).fit(X)
-    file.arrays["state.theta"] = file.arrays["state.first"] * np.nan
+    file.arrays["state.theta"] = file.arrays["state.image"] * np.nan
     path.write_bytes(file.bytes())
     with pytest.raises(CheckpointError, match="theta in it is not finite"):
         PPCA(2, checkpoint=path).fit(X)

@@ -55,7 +55,7 @@ def slow_steps():
     import dualpca.models.mixture as mixture_em
 
     for owner, name, seconds in (
-        (missing.Incomplete, "sums", 0.01),
+        (missing.Incomplete, "expectations", 0.01),
         (Stack, "step", 0.05),
         (mixture_em.MixtureSteps, "step", 0.05),
         (hidden_markov.BaumWelch, "step", 0.05),
@@ -142,7 +142,7 @@ def counted(model, X, where):
         return lambda *args, **options: taken.append(1) or plain(*args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Incomplete, "sums", noted(Incomplete.sums))
+        patch.setattr(Incomplete, "expectations", noted(Incomplete.expectations))
         patch.setattr(Stack, "step", noted(Stack.step))
         fitted(model, Batches(np.array_split(X, 3)) if where == "parts" else X)
     return len(taken)
@@ -264,7 +264,7 @@ def test_a_fit_that_the_keyboard_stops_can_be_gone_on_from(tmp_path):
     path = tmp_path / "c"
     model, X = model_of("factor", Checkpoint(path, seconds=1e6))
     fresh = fitted(*model_of("factor", None))
-    calls, plain = [], Incomplete.sums
+    calls, plain = [], Incomplete.expectations
 
     def stopped(*args, **options):
         calls.append(1)
@@ -272,12 +272,12 @@ def test_a_fit_that_the_keyboard_stops_can_be_gone_on_from(tmp_path):
             raise KeyboardInterrupt
         return plain(*args, **options)
 
-    Incomplete.sums = stopped
+    Incomplete.expectations = stopped
     try:
         with pytest.warns(InterruptWarning):
             model.fit(X)
     finally:
-        Incomplete.sums = plain
+        Incomplete.expectations = plain
     assert path.exists()
     resumed = model_of("factor", path)[0].fit(X)
     same(resumed, fresh, 0.0, FACTORS)
@@ -375,24 +375,37 @@ def test_models_with_a_checkpoint_can_be_saved(tmp_path):
     assert load(tmp_path / "m.dpca").checkpoint == asked
 
 
-def test_all_that_steers_em_is_in_the_state():
+@pytest.mark.parametrize("bolder", [False, True])
+@pytest.mark.parametrize("before", range(6))
+def test_all_that_steers_em_is_in_the_state(before, bolder):
     from dualpca.models.driver import Record, _Climb
 
-    def step(theta):
-        return 0.9 * theta, -float(theta @ theta)
+    rates = np.array([0.9, 0.7, 0.3])
+
+    def step(theta):  # every second bolder step fails, so that doubts count
+        away = (-3.0 if len(calls) % 2 else 0.2) * theta
+        calls.append(theta)
+        return (rates * theta, -float(theta @ theta), *([away] if bolder else []))
 
     def quiet(text=""):
         pass
 
+    calls = []
     climb = _Climb(step, np.ones(3), Record(), quiet, True)
-    climb.cycle(0.0, 10)
-    climb.close, climb.reach = 1, 3.5
+    for _ in range(before):
+        climb.advance(0.0, 100)
+    climb.close, taken = 1, len(calls)
     other = _Climb(step, np.zeros(3), Record(), quiet, True, climb.state())
+    ends = []
     for one in (climb, other):
-        one.cycle(0.0, 100)
-    assert (other.close, other.reach, other.record) == (climb.close, climb.reach, climb.record)
-    assert np.array_equal(other.theta, climb.theta) and np.array_equal(other.first, climb.first)
-    assert climb.record.n_iter > 4
+        calls = calls[:taken]
+        for _ in range(3):
+            one.advance(0.0, 100)
+        ends.append(one.state())
+    (arrays, numbers), (again, same) = ends
+    assert numbers == same and arrays.keys() == again.keys()
+    assert all(np.array_equal(A, again[name]) for name, A in arrays.items())
+    assert climb.record.n_iter > before + 3
 
 
 def test_all_that_steers_variational_steps_is_in_the_state():

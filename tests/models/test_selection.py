@@ -269,7 +269,9 @@ def test_weights_that_do_not_fit_are_refused(into):
         with pytest.raises(ValueError, match=message):
             PCA(2).fit(into(X), sample_weight=w)
     for model in (MixturePPCA(2, 1), KernelPCA(2, kernel="rbf", eigen_solver="nystrom")):
-        with pytest.raises(ValueError, match="in PCA, PPCA, BayesianPCA and FactorAnalysis"):
+        with pytest.raises(
+            ValueError, match="in PCA, PPCA, BayesianPCA, FactorAnalysis and exact kernel models"
+        ):
             model.fit(into(X), sample_weight=np.ones(700))
 
 

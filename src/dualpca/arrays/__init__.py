@@ -14,6 +14,7 @@ from dualpca.arrays.devices import (
     Job,
     check_device,
     chosen,
+    each_device,
     is_torch_generator,
     rows_of,
     seed_of,
@@ -24,4 +25,5 @@ from dualpca.arrays.lazy import cached_property
 from dualpca.arrays.memory import shown
 from dualpca.arrays.progress import Tick, note, showing, shows_progress, task
 from dualpca.arrays.stacked import inverse_factors, lower_pairs, lower_squares, triangle_rows
+from dualpca.arrays.threads import at_once
 from dualpca.arrays.types import Array

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,6 +132,25 @@ def gram(C: Array) -> Array:
         C = C.astype(np.float64)
         return np.asarray((C.T @ C).toarray())
     return dot(C.T, C)
+
+
+def can_fuse_scatter(X: Array) -> bool:
+    """Return True for float32 rows whose second moments a Triton program can gather."""
+    single = X.ndim == 2 and X.dtype == namespace(X).float32 and X.stride(1) == 1
+    return single and X.shape[1] <= MOST_FUSED and find_spec("triton") is not None
+
+
+def fused_scatter(
+    X: Array, shift: Array, weights: Array | None, sample: Array
+) -> tuple[Array, Array] | None:
+    """Return Σw(x − shift) and Σw(x − shift)(x − shift)ᵀ of float32 rows: see `fused_scatter`."""
+    from dualpca.arrays.fused_scatter import second_moments
+
+    return second_moments(X, shift, weights, sample)
+
+
+MOST_FUSED = 2**13
+"""Columns up to which tiles of sums over rows are gathered: 256 MB each."""
 
 
 def taxicab(X: Array, Y: Array) -> Array:
@@ -266,16 +286,21 @@ def triangular_factor(A: Array) -> Array:
 def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
     """Return Q and R of a tall A by two Cholesky factorisations of Gram matrices, or None.
 
-    Many times faster than reflections, and as orthogonal where the condition number of A is
-    below 1e7 (Yamamoto et al. 2015); None where it is not, or where A is not tall.
+    Many times faster than reflections, and as orthogonal where the condition number of A, its
+    columns brought to one length, is below 1e7 (Yamamoto et al. 2015); None where it is not, or
+    where A is not tall.
     """
     quick = not is_foreign(A) or backend.on_cuda(A)
     if not quick or A.ndim != 2 or A.shape[0] < TALL_RATIO * max(A.shape[1], 1):
         return None
     xp, Q, R = namespace(A), A, backend.identity(A.shape[1], A)
     for _ in range(2):
+        G = Q.T @ Q
+        lengths = xp.sqrt(xp.linalg.diagonal(G))
+        if not bool(xp.min(lengths) > 0):
+            return None
         try:
-            factor = xp.linalg.cholesky(Q.T @ Q)
+            factor = xp.linalg.cholesky(G / lengths[:, None] / lengths)
         except Exception as error:
             if not backend.is_linalg_error(error):
                 raise
@@ -283,7 +308,8 @@ def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
         pivots = xp.linalg.diagonal(factor)
         if not bool(xp.min(pivots) > 1e-6 * xp.max(pivots)):
             return None
-        Q = Q @ xp.linalg.inv(factor).T  # NumPy alone: SciPy's BLAS has threads of its own
+        factor = factor * lengths[:, None]
+        Q = Q @ backend.triangular_inverse(factor).T
         R = factor.T @ R
     return Q, R
 
@@ -309,6 +335,11 @@ def svd(A: Array) -> tuple[Array, Array, Array]:
         U, s, Vt = namespace(A).linalg.svd(fast[1])
         return fast[0] @ U, s, Vt
     if is_foreign(A):
+        if backend.on_cuda(A) and A.shape[0] >= TALL_RATIO * A.shape[1]:
+            # minutes for a million rows, unless reflections come first
+            Q, R = namespace(A).linalg.qr(A, mode="reduced")
+            U, s, Vt = namespace(A).linalg.svd(R)
+            return Q @ U, s, Vt
         return tuple(namespace(A).linalg.svd(A, full_matrices=False))
     small = A.ndim == 2 and A.shape[0] * A.shape[1] <= SMALL_QR
     work = 20.0 * max(A.shape[0], A.shape[1]) * min(A.shape[0], A.shape[1]) ** 2 if small else 0.0

@@ -48,6 +48,54 @@ def is_sparse(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and bool(scipy.sparse.issparse(X))
 
 
+def is_sparse_tensor(X: Any) -> bool:
+    """Return True if X is a sparse tensor of torch, of any layout."""
+    return not isinstance(X, _HOST) and bool(compat.is_torch_array(X)) and _layout(X) != "strided"
+
+
+def _layout(X: Array) -> str:
+    return str(X.layout).removeprefix("torch.")
+
+
+def by_rows(X: Array) -> Array:
+    """Return a sparse tensor stored by rows (CSR); itself if it is."""
+    return X if _layout(X) == "sparse_csr" else X.to_sparse_csr()
+
+
+def sparse_on_host(X: Array) -> Array:
+    """Return a CSR tensor as SciPy's matrix; without a copy of the entries where it is there."""
+    parts = (X.values(), X.col_indices(), X.crow_indices())
+    n, d = map(int, X.shape)
+    return scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=(n, d))
+
+
+def dense_rows(X: Array, rows: slice) -> Array:
+    """Return some rows of a CSR tensor, dense, in its dtype; entries stored twice add up."""
+    xp, d = namespace(X), int(X.shape[1])
+    ends = X.crow_indices()[rows.start : rows.stop + 1]
+    n, kept = int(ends.shape[0]) - 1, slice(int(ends[0]), int(ends[-1]))
+    of = xp.arange(n, device=X.device).repeat_interleave(ends[1:] - ends[:-1])
+    out = xp.zeros(n * d, dtype=X.dtype, device=X.device)
+    out.index_add_(0, of * d + X.col_indices()[kept], X.values()[kept])
+    return xp.reshape(out, (n, d))
+
+
+def dense_columns(X: Array, columns: slice) -> Array:
+    """Return some columns of a CSR tensor, dense, in its dtype; O(entries of X)."""
+    xp, (n, width) = namespace(X), (int(X.shape[0]), columns.stop - columns.start)
+    which, ends = X.col_indices(), X.crow_indices()
+    inside = (which >= columns.start) & (which < columns.stop)
+    of = xp.arange(n, device=X.device).repeat_interleave(ends[1:] - ends[:-1])[inside]
+    out = xp.zeros(n * width, dtype=X.dtype, device=X.device)
+    out.index_add_(0, of * width + which[inside] - columns.start, X.values()[inside])
+    return xp.reshape(out, (n, width))
+
+
+def no_rows(X: Array) -> Array:
+    """Return no rows of X, of its library, device and dtype; dense for a sparse tensor."""
+    return dense_rows(X, slice(0, 0)) if is_sparse_tensor(X) else X[:0, :]
+
+
 def is_plain(X: Any) -> bool:
     """Return True if X is a dense matrix of NumPy in float64 or float32, and no subclass of one.
 
@@ -69,6 +117,11 @@ def on_cuda(X: Any) -> bool:
 def detached(X: Array) -> Array:
     """Return X without its history: torch would keep every step of a fit for its gradients."""
     return X.detach() if compat.is_torch_array(X) and X.requires_grad else X
+
+
+def has_gradient(X: Array) -> bool:
+    """Return True for a tensor of torch that requires gradients."""
+    return bool(compat.is_torch_array(X)) and bool(X.requires_grad)
 
 
 def namespace(X: Array) -> Namespace:
@@ -114,6 +167,11 @@ def beside(values: np.ndarray[Any, Any], like: Array) -> Array:
     if values.dtype.kind not in "biuf":
         return values
     return namespace(like).asarray(np.ascontiguousarray(values), device=device_of(like))
+
+
+def alongside(A: Array, like: Array) -> Array:
+    """Return A on the host where `like` is there, and as it is otherwise."""
+    return to_numpy(A) if isinstance(like, _HOST) else A
 
 
 def working(X: Array) -> Array:
@@ -181,6 +239,8 @@ def to_numpy(X: Array) -> np.ndarray[Any, Any]:
         return np.asarray(X.toarray())
     if not is_foreign(X):
         return np.asarray(X)
+    if is_sparse_tensor(X):
+        return np.asarray(sparse_on_host(X).toarray())
     if compat.is_torch_array(X):
         return np.asarray(X.detach().cpu().numpy())
     if compat.is_cupy_array(X):
@@ -328,7 +388,7 @@ def row_block(X: Array, rows: slice) -> Array:
     """Return a dense float64 block of rows; a view where X is dense float64."""
     if is_sparse(X):
         return np.asarray(X[rows].toarray(), dtype=np.float64)
-    return working(X[rows, :])
+    return working(dense_rows(X, rows) if is_sparse_tensor(X) else X[rows, :])
 
 
 def some_rows(X: Array, rows: slice) -> Array:
@@ -353,6 +413,9 @@ def vector_like(X: Array) -> Array:
     if is_sparse(X) or (not is_foreign(X) and X.dtype.kind not in "f"):
         dtype = X.dtype if X.dtype.kind == "f" else np.float64
         return np.broadcast_to(np.zeros((), dtype=dtype), (X.shape[0], 1))
+    if is_sparse_tensor(X):
+        zeros = namespace(X).zeros((1, 1), dtype=X.dtype, device=device_of(X))
+        return zeros.expand(int(X.shape[0]), 1)
     return X
 
 
@@ -360,7 +423,7 @@ def column_block(X: Array, columns: slice) -> Array:
     """Return a dense float64 block of columns; a view where X is dense float64."""
     if is_sparse(X):
         return np.asarray(X[:, columns].toarray(), dtype=np.float64)
-    return working(X[:, columns])
+    return working(dense_columns(X, columns) if is_sparse_tensor(X) else X[:, columns])
 
 
 def rowwise(X: Array) -> Array:
@@ -396,6 +459,14 @@ def replaced(A: Array, rows: np.ndarray[Any, Any], B: Array) -> Array:
     source = np.arange(n)
     source[rows] = n + np.arange(len(rows))
     return take(namespace(A).concat([A, B], axis=0), source)
+
+
+def triangular_inverse(L: Array) -> Array:
+    """Return L⁻¹ of a small lower triangle; NumPy alone, since SciPy's BLAS has its own threads."""
+    if not on_cuda(L):
+        return namespace(L).linalg.inv(L)
+    solve = namespace(L).linalg.solve_triangular  # of torch: a quarter of the time of an inverse
+    return solve(L, identity(int(L.shape[0]), L), upper=False)
 
 
 def is_linalg_error(error: Exception) -> bool:

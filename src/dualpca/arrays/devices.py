@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,10 +50,23 @@ class Choice(NamedTuple):
 
 
 def check_device(device: Any) -> None:
-    """Refuse what names no device."""
-    known = device is None or device in ("auto", "cpu", "cuda")
-    if not known and not (isinstance(device, str) and device.removeprefix("cuda:").isdigit()):
+    """Refuse what names no device, or no list of devices."""
+    if isinstance(device, list | tuple):
+        if not device or not all(name == "cpu" or _is_gpu(name) for name in device):
+            what = "a list of GPUs such as ['cuda:0', 'cuda:1'], or one device"
+            raise ValueError(expected("device", what, device))
+    elif device is not None and device not in ("auto", "cpu") and not _is_gpu(device):
         raise ValueError(expected("device", "None, 'auto', 'cpu', 'cuda' or 'cuda:0'", device))
+
+
+def _is_gpu(name: Any) -> bool:
+    """Return True for 'cuda' and 'cuda:0'."""
+    return isinstance(name, str) and (name == "cuda" or name.removeprefix("cuda:").isdigit())
+
+
+def each_device(names: Sequence[str]) -> list[Any]:
+    """Return torch's devices of these names; 'cpu' is torch's too."""
+    return [_torch(name).device(name) if name == "cpu" else _gpu(name) for name in names]
 
 
 def chosen(device: str, job: Job) -> Choice:
@@ -83,11 +98,7 @@ def _gpu_present() -> bool:
 
 def _gpu(device: str) -> Any:
     """Return torch's device, or say why there is none."""
-    if importlib.util.find_spec("torch") is None:
-        what = f"device={device!r} needs torch, which is not installed"
-        raise BackendError(f"{what}: {install('gpu')}, or give device=None.")
-    import torch
-
+    torch = _torch(device)
     if not torch.cuda.is_available():
         what = f"device={device!r}: torch {torch.__version__} sees no NVIDIA GPU here"
         raise BackendError(f"{what}. Give device=None, or 'auto', which uses one if there is one.")
@@ -97,6 +108,16 @@ def _gpu(device: str) -> Any:
             expected("device", f"one of the {torch.cuda.device_count()} GPUs here", device)
         )
     return torch.device("cuda", int(number or torch.cuda.current_device()))
+
+
+def _torch(device: str) -> ModuleType:
+    """Return torch, or say what needs it."""
+    if importlib.util.find_spec("torch") is None:
+        what = f"device={device!r} needs torch, which is not installed"
+        raise BackendError(f"{what}: {install('gpu')}, or give device=None.")
+    import torch
+
+    return torch
 
 
 def _free_bytes(gpu: Any) -> float:

@@ -52,7 +52,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     part = target.with_name(f".dualpca-{token_hex(8)}.part")
     nameless = _nameless(target)
     try:
-        with open(_created(part, target) if nameless is None else nameless, "wb") as file:
+        with open(_created(part, target) if nameless is None else nameless, "w+b") as file:
             with suppress(OSError, AttributeError):  # no old file, or a system without modes
                 os.fchmod(file.fileno(), S_IMODE(os.stat(target).st_mode))
             yield file
@@ -91,13 +91,13 @@ def _nameless(target: Path) -> int | None:
     if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
         return None
     with suppress(OSError):
-        return os.open(target.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        return os.open(target.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
     return None
 
 
 def _created(part: Path, target: Path) -> int:
     """Create a file that was not there, not even as a link, and return its descriptor."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         return os.open(part, flags, 0o666)

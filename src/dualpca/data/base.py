@@ -7,7 +7,9 @@ process, `dask_table` those of a cluster.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from operator import or_
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 Statistic = TypeVar("Statistic")
 Ready = TypeVar("Ready")
+Item = TypeVar("Item")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 Plus = Callable[[Statistic, Statistic], Statistic]
@@ -38,6 +41,14 @@ def called(of: Callable[..., Any], rows: Any, number: int, weights: Any) -> Any:
     """Call a statistic: with the number of the chunk if marked, with weights if there are any."""
     place = (number,) if getattr(of, "numbered", False) else ()
     return of(rows, *place) if weights is None else of(rows, *place, weights=weights)
+
+
+class Gathered(NamedTuple):
+    """All rows of a table in this process, and the workers that hold them too."""
+
+    rows: Host
+    weights: Host | None
+    workers: Any = None  # None where there is no cluster
 
 
 class Chunk(NamedTuple):
@@ -70,6 +81,12 @@ class Table(ABC):
 
     units: Units | None = None
     """Those of the columns, if the rows are standardised."""
+
+    by_columns: ChunkedTable | None = None
+    """A wide table with columns for rows, (d, n), where that is how it had better be read."""
+
+    row_weights: Host | None = None
+    """Of `by_columns`, which has no rows to hand them out with: the weights of the rows, (n,)."""
 
     def __init__(
         self, d: int, dtype: Any, n: int | None = None, names: list[str] | None = None
@@ -194,6 +211,9 @@ class Prepared(Generic[Ready]):
 class ChunkedTable(Table):
     """A table of many chunks, as files, iterators and clusters hold one."""
 
+    label: str | None = None
+    """What a chunk is called where progress is shown; None where passes are not."""
+
     @abstractmethod
     def with_weights(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights, (n,), which are passed to every statistic."""
@@ -214,6 +234,29 @@ class ChunkedTable(Table):
         """Return one table with the columns of both; chunks need not be cut alike."""
 
     @abstractmethod
+    def each(self, of: Callable[[Host], Statistic]) -> Iterator[Statistic]:
+        """Yield `of(rows)` of every chunk, in their order, a few of them at a time."""
+
+    @abstractmethod
+    def projected(
+        self,
+        origin: tuple[Host, Host | None],
+        axes: Host,
+        of: Callable[[Host], Host],
+        width: int | None,
+        dtype: Any,
+        *,
+        off: bool = True,
+    ) -> Any:
+        """Return `of(projections)` of the columns of this table, computed when it is read.
+
+        Projections are the coordinates of (x − mean)/scale along the axes, (q, n), and the squared
+        distance off them: (d, q + 1). `origin` is mean and scale. Two passes, since the distance is
+        that of the difference, not of two large numbers; one where it is not asked for (`off`), and
+        0. `width` is as in `map`.
+        """
+
+    @abstractmethod
     def picked(self, cuts: Mapping[int, slice]) -> list[Host]:
         """Return some rows of some chunks, under their numbers; no others leave their place."""
 
@@ -223,6 +266,18 @@ class ChunkedTable(Table):
 
         The next pass begins there too.
         """
+
+
+def with_row_weights(table: ChunkedTable, weights: Host) -> ChunkedTable | None:
+    """Return what is read of a table by columns, if it is, with the weights of its rows."""
+    if table.by_columns is None:
+        return None
+    if table.by_columns.d != len(weights):
+        what = f"one per row, {table.by_columns.d}"
+        raise ValueError(expected("sample_weight", what, weights.shape))
+    other = copy(table.by_columns)
+    other.row_weights = weights
+    return other
 
 
 def apply(of: Callable[..., Statistic], part: Chunk) -> Statistic | None:
@@ -266,3 +321,22 @@ def as_rows(rows: Any, d: int | None, number: int) -> Host:
         raise ValueError(expected(f"part {number}", what, table.shape))
     wanted = table.dtype if table.dtype in (np.float32, np.float64) else np.dtype(np.float64)
     return table if table.dtype.isnative and table.dtype == wanted else table.astype(wanted)
+
+
+# --- Reading ahead: the next item is on its way while this one is used ---------------------------
+
+
+def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items that a thread reads one ahead; its errors are raised here, in their place.
+
+    Examples
+    --------
+    >>> list(read_ahead(range(3)))
+    [0, 1, 2]
+    """
+    source, end = iter(items), object()
+    with ThreadPoolExecutor(1, "dualpca-reader") as reader:
+        coming: Future[Any] = reader.submit(next, source, end)
+        while (item := coming.result()) is not end:
+            coming = reader.submit(next, source, end)
+            yield item

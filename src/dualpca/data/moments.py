@@ -96,6 +96,11 @@ SINGLE_TIMES, SINGLE_BLOCKS = 4, 16
 SINGLE_LEAST, SINGLE_RANGE = 1e-2, 1e16
 """Share of the largest eigenvalue that the last one must have, and largest mean square of a column
 (the smallest is one over it), for them to be used."""
+FAR_MEAN = 1e3
+"""Squared mean of a column beside its variance from which deviations are formed before they are
+squared: squares of the entries themselves would lose three digits of sixteen."""
+DENSE_ENTRIES = 2**27
+"""Entries of a block of sparse rows on a GPU that is made dense: half a gigabyte."""
 SAFE_SHARE = 0.2
 """Share of Σ‖x‖² that deviations must hold for their sum to be a difference without loss."""
 
@@ -195,13 +200,17 @@ def _any_moments(
 ) -> tuple[float, Array, Array]:
     """Return the same, of tables of any size and library."""
     shift = provisional_mean(X) if center else backend.asarray(np.zeros(X.shape[1]), X)
-    mean, xp = shift, backend.namespace(X)
+    xp, found = backend.namespace(X), None
     with np.errstate(over="ignore", invalid="ignore"):
         if single:
-            mean = shift = shift.astype(np.float32).astype(np.float64)
-            n, total, second = _sums(X, weights, shift, full, np.float32)
-        if not single or not np.isfinite(second).all():
-            n, total, second = _sums(X, weights, shift, full)
+            shift = backend.working(backend.in_single(shift))
+        if full and backend.on_cuda(X):
+            found = _gpu_sums(X, weights, shift, single and center)
+        elif single:
+            found = _sums(X, weights, shift, full, np.float32)
+            found = found if np.isfinite(found[2]).all() else None
+        n, total, second = _sums(X, weights, shift, full) if found is None else found
+        mean = shift
         if center:
             step = total / n  # total² can underflow
             mean = shift + step
@@ -333,6 +342,53 @@ def _sums(
     return size, total, second
 
 
+def _gpu_sums(
+    X: Array, weights: Array | None, shift: Array, single: bool
+) -> tuple[float, Array, Array] | None:
+    """Return the same from one pass over rows on a GPU; None where that would lose digits.
+
+    float32 rows are split and multiplied by a program of their own, float64 rows as they are, where
+    their means are not large beside their deviations: 1,000,000×500 take 5 and 10 ms, in blocks 17.
+    """
+    size = float(X.shape[0] if weights is None else namespace_sum(weights))
+    if backend.is_sparse_tensor(X):
+        found = _fused_blocks(X, weights, shift) if single else None
+        return None if found is None else (size, *found)
+    if single and algebra.can_fuse_scatter(X):
+        sample = X[:: -(-int(X.shape[0]) // HEAD), :]
+        found = algebra.fused_scatter(X, shift, weights, sample)
+        return None if found is None else (size, *found)
+    xp = backend.namespace(X)
+    if weights is not None or X.dtype != xp.float64:
+        return None
+    head = X[: min(HEAD, X.shape[0]), :] - shift
+    if not bool(xp.all(shift * shift < FAR_MEAN * xp.mean(head * head, axis=0))):
+        return None
+    total, second = xp.sum(X, axis=0), algebra.gram(X)
+    step = total - size * shift  # about the shift, as the others are
+    second -= total[:, None] * shift[None, :] + shift[:, None] * step[None, :]
+    raw = xp.linalg.diagonal(second) + size * shift * shift
+    safe = xp.all(xp.linalg.diagonal(second) - step * step / size > raw / FAR_MEAN)
+    return (size, step, second) if bool(safe) else None
+
+
+def _fused_blocks(X: Array, weights: Array | None, shift: Array) -> tuple[Array, ...] | None:
+    """Return Σw(x − shift) and Σw(x − shift)(x − shift)ᵀ of sparse rows on a GPU, or None.
+
+    Blocks of rows are made dense and multiplied as dense rows are.
+    """
+    found: tuple[Array, ...] | None = None
+    for rows in backend.slices(int(X.shape[0]), max(1, DENSE_ENTRIES // int(X.shape[1]))):
+        C, w = backend.dense_rows(X, rows), None if weights is None else weights[rows]
+        if not algebra.can_fuse_scatter(C):
+            return None
+        part = algebra.fused_scatter(C, shift, w, C[:: -(-int(C.shape[0]) // HEAD), :])
+        if part is None:
+            return None
+        found = part if found is None else tuple(map(iadd, found, part))
+    return found
+
+
 def block_weights(weights: Array | None, rows: slice, C: Array) -> Array:
     """Return the weights of a block of rows, ones where there are none."""
     return backend.asarray(np.ones(C.shape[0]), C) if weights is None else weights[rows]
@@ -349,12 +405,16 @@ def total_moments(X: Array, weights: Array | None = None, *, center: bool = True
         found = _totals_at_once(X)
     elif weights is None and backend.is_sparse(X) and X.has_canonical_format:
         found = _sparse_totals(X, center)
-    elif not backend.is_sparse(X) and X.dtype == backend.namespace(X).float64:
+    elif not _is_sparse(X) and X.dtype == backend.namespace(X).float64:
         found = _dense_totals(X, weights, center)
     if found is not None:
         return found
     n, mean, squares = column_moments(X, weights, center=center)
     return n, mean, float(namespace_sum(squares))
+
+
+def _is_sparse(X: Array) -> bool:
+    return backend.is_sparse(X) or backend.is_sparse_tensor(X)
 
 
 Totals = tuple[float, Array, float]
@@ -475,6 +535,9 @@ def refuse_nonfinite(X: Array, name: str = "X") -> None:
     if backend.is_plain(X) and backend.sum_is_finite(X):
         return
     xp = backend.namespace(X)
+    stored = X.values() if backend.is_sparse_tensor(X) else X
+    if backend.is_foreign(X) and bool(xp.isfinite(xp.sum(stored))):  # then all entries are
+        return
     X = backend.rowwise(X)
     for rows in backend.row_slices(X):
         block = backend.row_block(X, rows)

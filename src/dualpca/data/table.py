@@ -9,20 +9,20 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain, cycle
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualpca.arrays import backend, cached_property, memory
+from dualpca.arrays import backend, cached_property, memory, task
 from dualpca.data import frames
 from dualpca.data.atomic import replacing
 from dualpca.data.base import (
     Chunk,
     ChunkedTable,
+    Gathered,
     Look,
     Plus,
     Prepared,
@@ -33,31 +33,20 @@ from dualpca.data.base import (
     as_rows,
     called,
     join,
+    read_ahead,
+    with_row_weights,
+)
+from dualpca.data.columns import (
+    COLUMNS,
+    Transposed,
+    chunks_of,
+    projections,
+    refuse_long_rows,
+    splits_columns,
 )
 from dualpca.data.frames import Host
 from dualpca.data.moments import NARROW, Moments
 from dualpca.errors import NonFiniteError, ScaleError, expected
-
-# --- Reading ahead: the next item is on its way while this one is used ---------------------------
-
-Item = TypeVar("Item")
-
-
-def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield items that a thread reads one ahead; its errors are raised here, in their place.
-
-    Examples
-    --------
-    >>> list(read_ahead(range(3)))
-    [0, 1, 2]
-    """
-    source, end = iter(items), object()
-    with ThreadPoolExecutor(1, "dualpca-reader") as reader:
-        coming: Future[Any] = reader.submit(next, source, end)
-        while (item := coming.result()) is not end:
-            coming = reader.submit(next, source, end)
-            yield item
-
 
 TALL = 10
 """Rows per feature from which every fit of a narrow table forms the scatter."""
@@ -89,7 +78,7 @@ class InMemoryTable(Table):
     @property
     def like(self) -> Any:
         """No rows, of the library, device and dtype that results are given in."""
-        return self.rows[:0, :]
+        return backend.no_rows(self.rows)
 
     @cached_property
     def moments(self) -> Moments | None:
@@ -219,7 +208,7 @@ class LocalTable(ChunkedTable):
         """
         total: Statistic | None = None
         n = 0
-        for part in read_ahead(self.parts(reuse=True)):
+        for part in self._read():
             total = join(plus, total, apply(of, part))
             n += len(part.rows)
         if self.n is not None and n != self.n:
@@ -230,6 +219,95 @@ class LocalTable(ChunkedTable):
         if total is None:
             raise ValueError(f"Found array with 0 sample(s): {self.route} holds no rows.")
         return total
+
+    def each(self, of: Callable[[Host], Statistic]) -> Iterator[Statistic]:
+        """Yield the result of every chunk that has rows, in their order.
+
+        Parameters
+        ----------
+        of : callable
+            Function of the rows of a chunk.
+
+        Yields
+        ------
+        result : object
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.zeros((2, 3)), np.ones((1, 3))])
+        >>> list(table.each(len))
+        [2, 1]
+        """
+        for part in self._read():
+            found = apply(of, part)
+            if found is not None:
+                yield found
+
+    def projected(
+        self,
+        origin: tuple[Host, Host | None],
+        axes: Host,
+        of: Callable[[Host], Host],
+        width: int | None,
+        dtype: Any,
+        *,
+        off: bool = True,
+    ) -> Any:
+        """Return what is made of the projections of the columns, as `dualpca.Batches` of one batch.
+
+        Parameters
+        ----------
+        origin : tuple of two arrays of shape (n,)
+            Mean and scale; the latter may be None.
+        axes : array of shape (q, n)
+        of : callable
+            Function of the projections, (d, q + 1).
+        width : int or None
+            Number of columns of the result; None for one-dimensional results.
+        dtype : dtype
+            Of the result.
+        off : bool, default=True
+            Measure the squared distances off the axes, in a second pass.
+
+        Returns
+        -------
+        results : Batches
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Batches
+        >>> table = Batches([np.ones((2, 4)), np.zeros((1, 4))])
+        >>> origin, axes = (np.zeros(3), None), np.array([[1.0, 0.0, 0.0]])
+        >>> next(iter(table.projected(origin, axes, lambda found: found, 2, float)))[0]
+        array([1., 1.])
+        """
+        file = npy_file(axes.T)  # read, not mapped: maps count as memory of this process
+
+        def there(columns: slice) -> Host:
+            return axes[:, columns].T if file is None else file.read(columns, None)
+
+        def results() -> Iterator[Host]:
+            yield of(projections(self._read, self.d, origin, there, len(axes), off=off))
+
+        return Batches(results)
+
+    def _read(self) -> Iterator[Chunk]:
+        """Read all chunks ahead, each of which may be overwritten by later ones; show progress."""
+        chunks = read_ahead(self.parts(reuse=True))
+        if self.label is None:
+            yield from chunks
+            return
+        with task(self.label, self._count()) as tick:
+            for part in chunks:
+                yield part
+                tick()
+
+    def _count(self) -> int:
+        """Return the number of chunks, where that is known."""
+        raise TypeError(f"the chunks of {type(self).__name__} are not counted")
 
     def with_weights(self, weights: Host) -> ChunkedTable:
         """Return the same rows with weights.
@@ -251,7 +329,7 @@ class LocalTable(ChunkedTable):
         {0: 2, 1: 1}
         """
         view = ChunkView(self, partial(_weighed, weights))
-        view.weights = weights
+        view.weights, view.by_columns = weights, with_row_weights(self, weights)
         return view
 
     def seen(self, of: Callable[[Host], Host]) -> ChunkedTable:
@@ -413,18 +491,28 @@ class SlicedTable(LocalTable):
         self.table, self.stored = table, np.dtype(dtype)
         self.step = part_rows or self._default_rows()
         self.route = "blocks of a file" if self.file is not None else "blocks of a table"
+        if part_rows is None and splits_columns(int(shape[0]), self.d, chunks_of(table)):
+            transposed = self._mapped().T if self.file is not None else Transposed(table)
+            self.by_columns = SlicedTable(transposed)
+            self.by_columns.route, self.by_columns.label = f"columns, in {self.route}", COLUMNS
+
+    def _count(self) -> int:
+        return -(-int(self.n or 0) // self.step)
+
+    def _mapped(self) -> Host:
+        return mapped(self.table) if isinstance(self.table, str | os.PathLike) else self.table
 
     def _default_rows(self) -> int:
         """Return how many rows fit into a block, rounded to whole chunks."""
         rows = max(1, BLOCK_BYTES_READ // max(self.stored.itemsize * self.d, 1))
-        chunks = getattr(self.table, "chunks", None)
-        if isinstance(chunks, tuple) and chunks and isinstance(chunks[0], int):
-            return max(1, rows // chunks[0]) * chunks[0]
-        return rows
+        chunks = chunks_of(self.table)
+        return rows if chunks is None else max(1, rows // chunks[0]) * chunks[0]
 
     def parts(self, *, reuse: bool = False) -> Iterator[Chunk]:
         """Read all blocks, into the same few buffers where fresh memory would cost as much."""
         n, file, buffers = int(self.n or 0), self.file, None
+        if self.by_columns is not None:
+            refuse_long_rows(min(self.step, n), self.d, self.stored)
         if reuse and file is not None and not file.by_column:
             size = (min(self.step, n), self.d)
             buffers = cycle([np.empty(size, dtype=self.stored) for _ in range(BUFFERS)])
@@ -452,7 +540,7 @@ class NpyFile(NamedTuple):
             columns = np.empty((d, count), dtype=self.dtype)
             for j in range(d):
                 self._fill(columns[j], j * n + rows.start)
-            return np.ascontiguousarray(columns.T)
+            return columns.T
         block = np.empty((count, d), dtype=self.dtype) if buffer is None else buffer[:count]
         self._fill(block, rows.start * d)
         return block
@@ -846,6 +934,20 @@ def is_path(X: Any) -> bool:
 def is_elsewhere(X: Any) -> bool:
     """Return True if X is a chunked table: batches, Dask, a stored array, or a path."""
     return isinstance(X, ChunkedTable) or is_path(X) or frames.is_dask(X) or is_stored(X)
+
+
+def is_on_workers(table: Table) -> bool:
+    """Return True for a Dask table: workers of a cluster, or threads in their place, hold it."""
+    return frames.is_dask(getattr(table, "array", None))
+
+
+def gathered(table: Any, device: str | None = None) -> Gathered | None:
+    """Return all rows of a Dask table at once, with its workers, each on `device`; None of others.
+
+    For fits that compare every row with every other.
+    """
+    found: Gathered | None = table.gathered(device) if is_on_workers(table) else None
+    return found
 
 
 def refuse_missing_path(X: Any) -> None:

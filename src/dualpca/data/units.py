@@ -247,7 +247,13 @@ def _some_rows(table: Table) -> tuple[Host, Host | None] | None:
     if isinstance(table, InMemoryTable):
         rows, weights = compared(table.rows, table.weights)
         return backend.to_numpy(rows), None if weights is None else backend.to_numpy(weights)
-    first = table.first(_thinned) if isinstance(table, ChunkedTable) else None
+    if not isinstance(table, ChunkedTable):
+        return None
+    if table.by_columns is not None:  # the first of them
+        first = table.by_columns.first(_thinned_columns)
+        weights = table.by_columns.row_weights
+        return None if first is None else compared(first.rows.T, weights)
+    first = table.first(_thinned)
     return None if first is None else (first.rows, first.weights)
 
 
@@ -255,6 +261,11 @@ def _thinned(chunk: Chunk) -> Chunk:
     """Return a chunk with the rows that are compared."""
     rows, weights = compared(chunk.rows, chunk.weights)
     return chunk._replace(rows=rows, weights=weights)
+
+
+def _thinned_columns(chunk: Chunk) -> Chunk:
+    """Return a chunk of columns with some of them."""
+    return chunk._replace(rows=chunk.rows[: ENTRIES_COMPARED // LEAST_ROWS_COMPARED])
 
 
 class _Observed(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -19,6 +20,7 @@ from dualpca.data import (
     refuse_nonfinite,
     refuse_text,
     require_in_memory,
+    target_of,
 )
 from dualpca.errors import EmptyColumnError, expected
 from dualpca.estimators._types import Rows, Seed, Weights
@@ -61,6 +63,11 @@ def check_rows(
                 ensure_min_samples=min_rows,
                 copy=False,
             )
+    if backend.is_sparse_tensor(X):
+        if not estimator._accepts_sparse:
+            what = f"dense rows: {type(estimator).__name__} accepts no sparse tensors"
+            raise TypeError(expected("X", what, type(X), "Give X.to_dense()."))
+        X = backend.by_rows(X)
     rows = check_matrix(X, "X", attached=not reset)
     n, d = rows.shape
     if n < min_rows or d < 1:
@@ -195,7 +202,10 @@ def with_weights(chunks: ChunkedTable, sample_weight: Weights) -> ChunkedTable:
 def refuse_weights(sample_weight: Weights) -> None:
     """Refuse weights where the fit of a chunked table cannot use them."""
     if sample_weight is not None:
-        what = "None for chunked data, except in PCA, PPCA, BayesianPCA and FactorAnalysis"
+        what = (
+            "None for chunked data, except in PCA, PPCA, BayesianPCA, FactorAnalysis and exact "
+            "kernel models"
+        )
         raise ValueError(expected("sample_weight", what, "weights", "partial_fit accepts them."))
 
 
@@ -246,6 +256,15 @@ def check_share(name: str, value: Any) -> None:
     """Refuse what is not a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise ValueError(expected(name, "a number between 0 and 1, both excluded", value))
+
+
+def check_array_path(name: str, value: object) -> None:
+    """Refuse what is neither None nor the path of a .npy file in a folder that is there."""
+    if value is None:
+        return
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value).endswith(".npy"):
+        raise ValueError(expected(name, "None or a path that ends in .npy", value))
+    target_of(value)
 
 
 def check_flag(name: str, value: Any) -> None:

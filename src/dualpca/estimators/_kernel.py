@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from dualpca.arrays import Array, backend, showing, to_host
-from dualpca.data import Host, InMemoryTable, refuse_nonfinite
+from dualpca.data import ChunkedTable, Host, InMemoryTable, is_on_workers, refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import (
@@ -128,6 +128,7 @@ class PreImageEstimator(KernelEstimator):
     """
 
     _allow_nan = True
+    _shares_products = True
 
     eigenvalues_ = attribute("eigenvalues")
     explained_variance_ = attribute("variances")
@@ -155,6 +156,16 @@ class PreImageEstimator(KernelEstimator):
         if self.dtype not in (None, "float64", "float32"):
             raise ValueError(expected("dtype", "None, 'float64' or 'float32'", self.dtype))
         return super()._asked_for(request, cluster=cluster_centres, **given)
+
+    def _leaves_to_workers(self, chunks: ChunkedTable) -> bool:
+        solver = KERNEL_SOLVERS.get(self.eigen_solver)
+        exact = solver is None or not solver.approximate
+        if not (is_on_workers(chunks) and exact):
+            return False
+        if not isinstance(self.device, str):
+            what = "one device for a Dask array, on which each worker works"
+            raise ValueError(expected("device", what, self.device))
+        return True
 
     def _know_inputs(self, rows: Array) -> None:
         """Fit a model of the inputs when rows with missing values first come in."""

@@ -78,7 +78,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             _checks.check_finite_result(statistic, rows, missing=self._accepts_nan)
         return monitor, found
 
-    @on_rows(cast=False)
+    @on_rows(cast=False, projected=True)
     def score_samples(self, X: Array) -> Array:
         """Return the log-density of every row, of what it observed where there is NaN.
 
@@ -155,9 +155,9 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         True
         """
         rows = self._given(X, "jacobian")
-        if backend.is_sparse(rows):
+        if backend.is_sparse(rows) or backend.is_sparse_tensor(rows):
             what = "dense rows: the derivatives are the same for all"
-            raise TypeError(expected("X", what, type(X), "Give X[:1].toarray()."))
+            raise TypeError(expected("X", what, type(X), "Give one row, dense."))
         xp, d = backend.namespace(rows), int(rows.shape[1])
         missing = xp.isnan(rows)
         seen, which = np.unique(~backend.to_numpy(missing), axis=0, return_inverse=True)
@@ -239,7 +239,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         rows = model.sample(*_checks.check_draws(n_samples, random_state))
         return self._outward(Units.outward, rows)
 
-    @on_rows(cast=False)
+    @on_rows(cast=False, projected=True)
     def hotelling_t2(self, X: Array) -> Array:
         """Return Hotelling's T² of every row: how far from the mean it lies along the components.
 
@@ -265,7 +265,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         """
         return self._judged(X)[1].t2
 
-    @on_rows(cast=False)
+    @on_rows(cast=False, projected=True)
     def spe(self, X: Array) -> Array:
         """Return the squared prediction error (Q) of every row: its squared distance off the span.
 
@@ -611,7 +611,7 @@ class LatentEstimator(LinearEstimator):
 
     # --- latents -----------------------------------------------------------------------------
 
-    @on_rows("n_components_")
+    @on_rows("n_components_", projected=True)
     def transform(self, X: Array) -> Array:
         """Return the posterior mean of the latents.
 

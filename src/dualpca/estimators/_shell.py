@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
+from inspect import unwrap
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 from zlib import crc32
@@ -28,6 +29,8 @@ from dualpca.files.checkpoints import Checkpoint, CheckpointWatch
 from dualpca.files.fields import is_record, sizes_of
 from dualpca.kernels import Kernel, split_params
 from dualpca.models.driver import History, if_singular
+from dualpca.models.spiked import SpikedModel
+from dualpca.operators import ProjectedRows, Projection
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance as Model
@@ -68,7 +71,7 @@ class Estimator(BaseEstimator):
     """
 
     _model: Any
-    device: str | None = None
+    device: str | list[str] | None = None
     verbose: bool = False
     _accepts_sparse = False
     _accepts_nan = False
@@ -78,6 +81,7 @@ class Estimator(BaseEstimator):
     _units_in_model = False  # the fit standardises columns itself
     _finite = False  # NaN and infinity are refused
     _can_be_saved = True
+    _shares_products = False  # with several devices, or the workers of a cluster
     _streaming: Streaming[Any, Any] | None = None  # how to learn from chunks
     _where: Any = None  # torch's device, if the fit moves host arrays there
 
@@ -290,17 +294,19 @@ class Estimator(BaseEstimator):
     def _choose_device(self, X: Rows, chunks: ChunkedTable | None = None) -> None:
         """Decide where to fit: where the rows are, or on the GPU that `device` asks for."""
         self.__dict__.pop("_where", None)
-        arrays.check_device(self.device)
-        if self.device is None:
+        self._check_device()
+        if self.device is None or (chunks is not None and self._leaves_to_workers(chunks)):
             return
-        if chunks is not None or backend.is_sparse(X):
+        if chunks is not None or backend.is_sparse(X) or backend.is_sparse_tensor(X):
             what = type(X).__name__
-            if self.device.startswith("cuda"):
+            if self.device not in ("auto", "cpu"):
                 raise errors.BackendError(
                     f"device={self.device!r} accepts dense rows in memory, got {what}. Give those, "
                     "or device=None (or 'auto') for this table."
                 )
             found = arrays.Choice(None, f"{what} is worked on where it is")
+        elif not isinstance(self.device, str):
+            found = arrays.Choice(arrays.each_device(self.device)[0], f"first of {self.device}")
         else:
             pairs = getattr(self, "kernel", None) is not None
             steps = not pairs and hasattr(self, "max_iter")
@@ -309,6 +315,17 @@ class Estimator(BaseEstimator):
         arrays.note(f"{type(self).__name__} on {where}: {found.reason}")
         if found.device is not None:
             self._where = found.device
+
+    def _check_device(self) -> None:
+        """Refuse what names no device, and several where the fit cannot share them."""
+        arrays.check_device(self.device)
+        if isinstance(self.device, list | tuple) and not self._shares_products:
+            what = "one device: KernelPCA and DualPPCA alone share their work"
+            raise ValueError(errors.expected("device", what, self.device))
+
+    def _leaves_to_workers(self, chunks: ChunkedTable) -> bool:
+        """Return True if the workers that hold a table choose their devices themselves."""
+        return False
 
     def _asked(self, X: Rows, method: str) -> Array:
         """Return rows that the fitted model is asked about, where it works and in its units."""
@@ -340,6 +357,8 @@ class Estimator(BaseEstimator):
             return arrays.sent(rows, self._where)
         like = next(arrays.arrays_of(self._fitted))
         if backend.is_foreign(rows) and not backend.is_foreign(like):
+            if backend.is_sparse_tensor(rows):
+                return backend.sparse_on_host(rows)
             return backend.to_numpy(rows)  # `_home` brings the answer back
         backend.require_same_home(rows, like, f"{type(self).__name__}.{method}")
         return rows
@@ -391,7 +410,7 @@ class Estimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Refuse parameters that no rows could be fitted with."""
-        arrays.check_device(self.device)
+        self._check_device()
         if isinstance(vars(self).get("random_state"), Integral):
             _checks.generator(self.random_state)
         request = getattr(self, "_request", None)
@@ -471,6 +490,7 @@ def on_rows(
     options: tuple[str, ...] = (),
     chunked: bool = True,
     outward: tuple[Callable[..., Array], ...] = (),
+    projected: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a method that answers row by row accept whatever holds rows.
 
@@ -496,6 +516,8 @@ def on_rows(
     outward : tuple of callables
         Methods of `Units` that bring the parts of the result to the units of X. After
         `Units.filled`, entries of X that were observed are kept to the last bit.
+    projected : bool
+        Answer rows that are read by columns from their projections on the axes of a spiked model.
     """
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -535,6 +557,12 @@ def on_rows(
             _checks.refuse_frames(self, method.__name__)
             columns = None if width is None else int(getattr(self, width))
             kind = np.dtype(dtype) if width is None else chunks.dtype
+            model, wide = self._fitted, chunks.by_columns
+            if projected and wide is not None and type(model) is SpikedModel and not self._units:
+                of = OnProjected(self, method.__name__, chunks.d, kind)
+                off = method.__name__ != "transform"  # coordinates are all it needs
+                frame = (model.mean, model.scale)
+                return wide.projected(frame, model.components, of, columns, kind, off=off)
             return chunks.map(OnRows(self, method.__name__, columns, kind, given), columns, kind)
 
         return answer
@@ -565,12 +593,35 @@ class OnRows:
         return np.asarray(getattr(self.estimator, self.__name__)(rows, **self.options))
 
 
+class OnProjected:
+    """A method of a fitted estimator as a function of the projections of rows, (n, q + 1)."""
+
+    def __init__(self, estimator: Estimator, method: str, d: int, dtype: np.dtype[Any]) -> None:
+        self.estimator, self.__name__, self.d, self.dtype = copy(estimator), method, d, dtype
+
+    def __call__(self, found: Host) -> Host:
+        """Return the method's results."""
+        if len(found) and not np.isfinite(found).all():
+            row = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
+            raise errors.NonFiniteError(
+                f"Input X contains NaN or infinity, first in row {row}, and is read by columns, of "
+                "which complete rows are made. Give those, or the rows in memory."
+            )
+        rows = ProjectedRows(Projection(found[:, :-1], found[:, -1]), (len(found), self.d))
+        method = unwrap(getattr(type(self.estimator), self.__name__))
+        return np.asarray(method(self.estimator, rows), dtype=self.dtype)
+
+
 def average_density(estimator: Estimator, X: Rows, sample_weight: Weights) -> float:
     """Return the average of `score_samples` over rows in memory or in chunks."""
     chunks = data.chunked_table(X, fitting=False)
     if chunks is None:
         return _checks.weighted_mean(estimator.score_samples(X), sample_weight)
     check_is_fitted(estimator)
+    if chunks.by_columns is not None:
+        found = estimator.score_samples(X)  # a Dask array, or batches
+        values = np.asarray(found) if hasattr(found, "shape") else np.concatenate(list(found))
+        return _checks.weighted_mean(values, sample_weight)
     _checks.check_columns(estimator, chunks.d, chunks.names, reset=False)
     density = OnRows(estimator, "score_samples")
 
@@ -585,7 +636,7 @@ def average_density(estimator: Estimator, X: Rows, sample_weight: Weights) -> fl
 MEMORY_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 
 
-NOT_COMPARED = ("checkpoint", "verbose", "n_jobs", "max_iter")
+NOT_COMPARED = ("checkpoint", "verbose", "n_jobs", "max_iter", "components_out")
 """Parameters that do not change where a fit goes, or only how far."""
 
 

@@ -43,6 +43,9 @@ Lengths: TypeAlias = Shaped | Sequence[int] | None
 Resumable: TypeAlias = str | os.PathLike[str] | Checkpoint | None
 """Where a fit keeps how far it has come."""
 
+Path: TypeAlias = str | os.PathLike[str] | None
+"""A file to write, or none."""
+
 KernelLike: TypeAlias = str | Kernel | Callable[..., object] | None
 """A kernel by its name, as an object or as a function."""
 

@@ -106,9 +106,10 @@ class DualPPCA(PreImageEstimator):
         Bytes that the Gram matrix may take, as in :class:`KernelPCA`.
     verbose : bool, default=False
         Print on standard error how and where the model is fitted.
-    device : None, 'auto', 'cpu' or 'cuda', default=None
+    device : None, 'auto', 'cpu', 'cuda' or list, default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
-        arrays are copied there and results back, so that the fitted model is on the host.
+        arrays are copied there and results back, so that the fitted model is on the host. Several
+        GPUs share products, as in :class:`KernelPCA`.
 
     Attributes
     ----------
@@ -198,7 +199,7 @@ class DualPPCA(PreImageEstimator):
     dtype: str | None = None
     memory_limit: float = 4 * 2**30
     verbose: bool = False
-    device: str | None = None
+    device: str | list[str] | None = None
 
     @property
     def n_parameters_(self) -> int:

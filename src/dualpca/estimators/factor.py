@@ -88,8 +88,8 @@ class FactorAnalysis(LinearEstimator):
     -----
     Complete rows and d ≤ 2,000: the correlation matrix is formed once, then Newton's method
     (quasi-Newton for d > 64) on ψ with W at its best (Jöreskog 1967), O(d³) per step. Otherwise EM
-    (Rubin & Thayer 1982) with parameter expansion and SQUAREM, O(ndq) per step, O(ndq²) with NaN,
-    and nothing d×d is formed.
+    (Rubin & Thayer 1982) with parameter expansion and extrapolation, O(ndq) per step, O(ndq²) with
+    NaN, and nothing d×d is formed.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from dualpca.arrays import Array, backend, to_host
-from dualpca.data import ChunkedTable, InMemoryTable, used_rows
+from dualpca.data import ChunkedTable, InMemoryTable, is_elsewhere, used_rows
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute, nested
 from dualpca.estimators._checks import (
@@ -143,12 +143,14 @@ class KernelPCA(PreImageEstimator):
         or on a GPU), for kernels of the distance; float64 otherwise, and where the eigenvalues
         asked for are too small for it.
     memory_limit : float, default=4294967296
-        Bytes that a stored kernel may take.
+        Bytes that a stored kernel may take; on each of several devices or Dask workers.
     verbose : bool, default=False
         Print on standard error how and where the model is fitted.
-    device : None, 'auto', 'cpu' or 'cuda', default=None
+    device : None, 'auto', 'cpu', 'cuda' or list, default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
         arrays are copied there and results back, so that the fitted model is on the host.
+        ['cuda:0', 'cuda:1'] shares the products of exact solvers; all else, and `transform`, is
+        done on the first one. For a Dask array, the device of every worker.
 
     Attributes
     ----------
@@ -228,7 +230,7 @@ class KernelPCA(PreImageEstimator):
     dtype: str | None = None
     memory_limit: float = 4 * 2**30
     verbose: bool = False
-    device: str | None = None
+    device: str | list[str] | None = None
 
     # --- fitting ---------------------------------------------------------------------------
 
@@ -255,7 +257,8 @@ class KernelPCA(PreImageEstimator):
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d), list of items, or kernel matrix (n, n)
-            Two rows or more. Never modified. NaN is accepted with RBF, linear and polynomial
+            Two rows or more. Never modified. Of a Dask array all rows are copied to every worker,
+            which share the products. NaN is accepted with RBF, linear and polynomial
             kernels (their sums and multiples): inner products are then expectations under a PPCA
             of the inputs.
         y : ignored, default=None
@@ -276,7 +279,7 @@ class KernelPCA(PreImageEstimator):
         """
         request = self._request()
         with self._training(X, sample_weight) as table:
-            if isinstance(table, ChunkedTable):
+            if isinstance(table, ChunkedTable) and request.features is not None:
                 refuse_weights(sample_weight)
             model = fit_kernel(table, request)
         self._keep(model)
@@ -310,7 +313,8 @@ class KernelPCA(PreImageEstimator):
         ((150, 2), array([42. , 20.4]))
         """
         self.fit(X, y, **fit_params)
-        known = None if fit_params else self._fitted.training_coordinates()
+        again = fit_params or is_elsewhere(X)  # a Dask array for a Dask array
+        known = None if again else self._fitted.training_coordinates()
         return self.transform(X) if known is None else known
 
     @available_if(lambda self: not is_precomputed(self.kernel))  # type: ignore[untyped-decorator]

@@ -7,11 +7,17 @@ from dataclasses import KW_ONLY, field
 from dualpca.arrays import Array, backend
 from dualpca.data import Moments
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._checks import check_choice, check_number, check_numbers, fixed_generator
+from dualpca.estimators._checks import (
+    check_array_path,
+    check_choice,
+    check_number,
+    check_numbers,
+    fixed_generator,
+)
 from dualpca.estimators._linear import LinearEstimator
 from dualpca.estimators._shell import on_rows, parametrized, request_of
 from dualpca.estimators._streaming import MomentStream, by_moments, partial_fit
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import Path, Rows, Seed, Weights
 from dualpca.models.spiked import PCARequest, SpikedModel, fit_pca, pca_of_operator
 from dualpca.operators import Scatter
 from dualpca.solvers import SOLVERS
@@ -49,8 +55,8 @@ class PCA(LinearEstimator):
     svd_solver : str, default='auto'
         'auto' is the cheapest. 'full' or 'qr': QR of the rows, the most accurate.
         'covariance_eigh' or 'dense': the (d, d) scatter. 'gram': the (n, n) Gram matrix.
-        'arpack', 'randomized' or 'krylov': Krylov iterations, matrix-free, with blocks of vectors;
-        one vector at a time where rows are sparse and many.
+        'arpack', 'randomized' or 'krylov': Krylov iterations, matrix-free, with blocks of vectors,
+        narrow ones where rows are sparse.
     tol : float, default=0.0
         Relative error of the eigenvalues that an iterative solver may leave. 0 is as exact as the
         rows allow: machine precision for float64; for float32 its seven digits, and axes within
@@ -74,6 +80,9 @@ class PCA(LinearEstimator):
     device : None, 'auto', 'cpu' or 'cuda', default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
         arrays are copied there and results back, so that the fitted model is on the host.
+    components_out : path, default=None
+        A .npy file that `fit` writes `components_` to, replacing it once the new one is complete;
+        `components_` is then a read-only memory map of it. For axes larger than memory.
 
     Attributes
     ----------
@@ -137,6 +146,7 @@ class PCA(LinearEstimator):
     standardize: bool = False
     verbose: bool = False
     device: str | None = None
+    components_out: Path = None
 
     def _request(self) -> PCARequest:
         """Check the parameters and return them for the fit."""
@@ -151,6 +161,7 @@ class PCA(LinearEstimator):
             check_number("iterated_power", self.iterated_power, 0, integer=True)
         normalizers = ("auto", "QR", "LU", "none")
         check_choice("power_iteration_normalizer", self.power_iteration_normalizer, normalizers)
+        check_array_path("components_out", self.components_out)
         solver = SKLEARN_SOLVERS.get(self.svd_solver, self.svd_solver)
         seed = fixed_generator(self.random_state)
         given = {"solver": solver, "solver_given": self.svd_solver, "seed": seed}
@@ -184,7 +195,7 @@ class PCA(LinearEstimator):
 
     partial_fit = partial_fit
 
-    @on_rows("n_components_")
+    @on_rows("n_components_", projected=True)
     def transform(self, X: Array) -> Array:
         """Project rows on the axes.
 

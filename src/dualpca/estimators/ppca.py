@@ -14,6 +14,7 @@ from dualpca.data import InMemoryTable, Moments, Table, Units
 from dualpca.errors import NoiseWarning, SkewWarning, expected, warn
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import (
+    check_array_path,
     check_choice,
     check_matrix,
     check_number,
@@ -22,7 +23,7 @@ from dualpca.estimators._checks import (
 from dualpca.estimators._linear import LatentEstimator
 from dualpca.estimators._shell import T, iterative_request, parametrized
 from dualpca.estimators._streaming import MomentStream, add_moments, by_moments, partial_fit
-from dualpca.estimators._types import Resumable, Rows, Seed, Weights
+from dualpca.estimators._types import Path, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import check_noise
 from dualpca.models.completing import RefitRequest
 from dualpca.models.dual import to_dual
@@ -109,6 +110,9 @@ class PPCA(LatentEstimator):
     device : None, 'auto', 'cpu' or 'cuda', default=None
         Where to fit: None is where the rows are, 'auto' a GPU if there are enough rows. Host
         arrays are copied there and results back, so that the fitted model is on the host.
+    components_out : path, default=None
+        A .npy file that `fit` writes `components_` to, replacing it once the new one is complete;
+        `components_` is then a read-only memory map of it. For axes larger than memory.
 
     Attributes
     ----------
@@ -184,11 +188,13 @@ class PPCA(LatentEstimator):
     verbose: bool = False
     checkpoint: Resumable = None
     device: str | None = None
+    components_out: Path = None
 
     def _request(self) -> PPCARequest:
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("closed", "em"))
         check_number("n_init", self.n_init, 1, integer=True)
+        check_array_path("components_out", self.components_out)
         return spiked_request(self, PPCARequest)
 
     def _units_of(self, table: Table) -> Units | None:

@@ -22,6 +22,7 @@ from dualpca.gaussian.control_limits import (
 from dualpca.gaussian.loadings import SHARES, angles, rotate
 from dualpca.gaussian.observed import (
     NO_DENSITY,
+    Expectations,
     Factors,
     Group,
     Incomplete,

@@ -391,7 +391,7 @@ class SpikedMonitor:
 
     def statistics(self, X: Array) -> Statistics:
         """Return T² and SPE of rows, dense or sparse; O(dq) per row."""
-        xp = backend.namespace(X)
+        xp = backend.namespace(self.V)
         Y, residual = self.frame.project(self.V, X)
         squares = Y * Y
         size = xp.sum(squares, axis=1) + residual + float(self.frame.mean @ self.frame.mean)

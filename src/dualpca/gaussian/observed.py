@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -174,6 +175,17 @@ class Sums(NamedTuple):
         return Sums(*(factor * a for a in self))
 
 
+class Expectations(NamedTuple):
+    """An E step of one table."""
+
+    sums: Sums
+    products: Array  # (d, d), Σ eeᵀ of residuals e = x − μ − Wz̄, 0 if missing; (0, 0) if not wanted
+
+    def plus(self, other: Expectations) -> Expectations:
+        """Return those of both sets of rows."""
+        return Expectations(self.sums.plus(other.sums), self.products + other.products)
+
+
 class Incomplete:
     """Rows with missing values, read block by block; the patterns of each block are found once.
 
@@ -237,11 +249,22 @@ class Incomplete:
 
     def sums(self, factors: Factors, unsure: Array | None = None, u: Array | None = None) -> Sums:
         """Take the E step over all rows; `unsure` and `u` as in `stacked_latents` and `Sums.of`."""
+        return self.expectations(factors, unsure, u).sums
+
+    def expectations(
+        self,
+        factors: Factors,
+        unsure: Array | None = None,
+        u: Array | None = None,
+        *,
+        residuals: bool = False,
+    ) -> Expectations:
+        """Take the E step as `sums` does; with products of residuals if they are wanted."""
         xp = backend.namespace(self.X)
         W, mu, psi = factors.W[None, ...], factors.mu[:, None], factors.psi[None, :]
         unsure = None if unsure is None else unsure[None, ...]
 
-        def one(rows: slice) -> Sums:
+        def one(rows: slice) -> Expectations:
             columns = backend.contiguous(backend.row_block(self.X, rows).T)[None, ...]
             R, mask = _centred(columns, mu)
             if _is_noiseless(factors):
@@ -250,13 +273,28 @@ class Incomplete:
             else:
                 found = stacked_latents(W, psi, R, mask, unsure, self.shared(rows))
             w, v = (None if a is None else a[None, rows] for a in (self.weights, u))
-            return Sums.of(found, R, mask, w, v)
+            off = found.off[0, ...] if residuals else found.off[0, :0, :]
+            products = (off if w is None else off * w) @ off.T
+            return Expectations(Sums.of(found, R, mask, w, v), products)
 
-        def part(cut: list[slice]) -> Sums:
-            return reduce(Sums.plus, map(one, cut))
+        def part(cut: list[slice]) -> Expectations:
+            return reduce(Expectations.plus, map(one, cut))
 
-        total = reduce(Sums.plus, backend.spread(part, self.cut, self.X))
-        return Sums(*(xp.reshape(a, a.shape[1:]) for a in total))
+        total, products = reduce(Expectations.plus, backend.spread(part, self.cut, self.X))
+        return Expectations(Sums(*(xp.reshape(a, a.shape[1:]) for a in total)), products)
+
+    def pair_counts(self) -> Array:
+        """Return the weight of the rows that observe both of two features, (d, d)."""
+        xp = backend.namespace(self.X)
+
+        def one(rows: slice) -> Array:
+            mask = xp.astype(~xp.isnan(backend.row_block(self.X, rows)), xp.float64)
+            return (mask if self.weights is None else mask * self.weights[rows, None]).T @ mask
+
+        def part(cut: list[slice]) -> Array:
+            return reduce(operator.add, map(one, cut))
+
+        return reduce(operator.add, backend.spread(part, self.cut, self.X))
 
 
 def _centred(C: Array, mu: Array) -> tuple[Array, Array]:
@@ -571,6 +609,69 @@ def latent_frame(sums: Sums) -> tuple[Array, Array]:
     nu = sums.all_z / sums.all_n[..., None]
     gamma = sums.all_zz / sums.all_n[..., None, None] - nu[..., None] * nu[..., None, :]
     return nu, xp.linalg.cholesky(_ridged(gamma))
+
+
+LEAST_PAIRS, SHORTEST_AXIS, FASTEST_FALL = 0.02, 1e-6, 0.1
+"""Share of the rows that must observe two features for their covariance to be believed; length of
+an axis, in standard deviations of the noise, that has a direction; largest fall of a noise."""
+
+
+def residual_covariance(products: Host, pair_counts: Host, n: float) -> Host:
+    """Return the covariance of residuals: of any two features over the rows that observe both."""
+    return products / np.maximum(pair_counts, LEAST_PAIRS * n)
+
+
+def turned_step(
+    before: tuple[Host, float],
+    after: tuple[Host, float],
+    residual: Host,
+    noise: float | None = None,
+) -> tuple[Host, float] | None:
+    """Return loadings and noise of an EM step of PPCA whose turn is taken to its end (theory 4.6).
+
+    EM turns axis a of the principal axes V, of variance ℓ_a, towards V⊥ by P⊥W'/‖w_a‖, and would
+    turn it (I − B/ℓ_a)⁻¹ times as far before it comes to rest, B the covariance of residuals within
+    V⊥. So the axes are the first ones of VΛVᵀ + VHᵀ + HVᵀ + B, where VΛVᵀ is the covariance after
+    the step within V, and column a of H its covariance with V⊥. Where EM is at rest, so is this.
+
+    Parameters
+    ----------
+    before, after : pairs of an array of shape (d, q) and a float
+        W and σ² before and after an EM step.
+    residual : array of shape (d, d)
+        Covariance of x − μ − Wz̄ before the step; how precise it is decides only on the speed.
+    noise : float, optional
+        Fixed σ².
+
+    Returns
+    -------
+    W, sigma2 : pair of an array of shape (d, q) and a float
+        W as close to that after the step as rotations allow. None where an axis has no direction.
+
+    Notes
+    -----
+    O(d³), for rows that cost O(nd²) more. The likelihood may fall: compare.
+    """
+    (W, sigma2), (new, left), (d, q) = before, after, before[0].shape
+    V, s, R = np.linalg.svd(W, full_matrices=False)
+    if not s[-1] > SHORTEST_AXIS * sigma2**0.5:
+        return None
+    ell = sigma2 + s * s
+    within = V.T @ new
+    H = (new - V @ within) @ R.T * (ell / s)
+    B = residual - V @ (V.T @ residual)
+    B = B - (B @ V) @ V.T
+    HV = H @ V.T
+    lam, axes = np.linalg.eigh(
+        V @ (within @ within.T + left * np.eye(q)) @ V.T + HV + HV.T + (B + B.T) / 2
+    )
+    lam, axes = lam[d - q :], axes[:, d - q :]
+    if noise is None:  # what the axes gain is lost to the noise
+        total = float(np.sum(new * new)) + d * left
+        noise = max((total - float(lam.sum())) / (d - q), FASTEST_FALL * left)
+    found = axes * np.sqrt(np.maximum(lam - noise, 0.0))
+    P, _, Q = np.linalg.svd(found.T @ new)
+    return found @ (P @ Q), noise
 
 
 def _ridged(A: Array) -> Array:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dualpca.arrays import Array, algebra, backend
 from dualpca.data import observed_weights
 from dualpca.gaussian.observed import Factors, Incomplete, drawn_imputations
-from dualpca.operators import FeatureOperator, Frame, Primal, Rescaled, Spectrum
+from dualpca.operators import ColumnGram, FeatureOperator, Frame, Primal, Rescaled, Spectrum
 
 Floats = NDArray[np.float64]
 
@@ -291,15 +291,15 @@ def reference_of(
 def _measured(operator: Any, spectrum: Spectrum, incomplete: bool) -> tuple[Residuals, Array]:
     """Return the residuals of the rows off the axes, and the variances along them."""
     V, n = spectrum.vectors, operator.n
-    small = operator.dim <= EXACT_SIDE
+    small, wide = operator.dim <= EXACT_SIDE, isinstance(operator, ColumnGram)
     few = isinstance(operator, Primal) and int(operator.X.shape[0]) <= EXACT_SIDE
-    if small:
+    if small or wide:  # over the points, where the table is wide
         S = operator.dense() / n
         SV = S @ V
         kept = backend.namespace(V).sum(V * SV, axis=0)
         R = S - SV @ V.T
         R = R - V @ (V.T @ R)
-        return _of_matrix((R + R.T) / 2, incomplete), kept
+        return _of_matrix((R + R.T) / 2, incomplete and not wide), kept
     if few:
         E = backend.namespace(V).concat([C for _, C in operator.rows.blocks()], axis=0)
         Y = E @ V

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import eigsh
 from dualpca.arrays import EPS, Array, backend
 from dualpca.errors import expected
 from dualpca.gaussian.spiked import LOG_2PI, VARIANCE_ROUNDING, free_parameters
-from dualpca.operators import Frame, Primal, Projection, Scatter, Spectrum
+from dualpca.operators import ColumnGram, Frame, Primal, Projection, Scatter, Spectrum
 from dualpca.solvers import solve
 
 # --- The curve behind a choice by cross-validation: every candidate q, with standard errors ------
@@ -427,7 +427,7 @@ def can_simulate(n: float, d: int) -> bool:
     return min(max(round(n) - 1, 1), d) * d <= LARGEST_DRAW
 
 
-def simulated_horn(operator: Primal | Scatter, seed: int = 0) -> int:
+def simulated_horn(operator: Primal | Scatter | ColumnGram, seed: int = 0) -> int:
     """Return Horn's count from an operator alone, beside normal columns of the same variances.
 
     For rows that are not at hand, or are too many to permute. The scatter of n rows of
@@ -436,7 +436,7 @@ def simulated_horn(operator: Primal | Scatter, seed: int = 0) -> int:
 
     Parameters
     ----------
-    operator : Primal or Scatter
+    operator : Primal, Scatter or ColumnGram
         Of standardised columns, so that units do not count.
     seed : int
 
@@ -452,7 +452,8 @@ def simulated_horn(operator: Primal | Scatter, seed: int = 0) -> int:
     squares = np.maximum(backend.to_numpy(operator.diag()), 0.0).astype(np.float64)
     squares = squares[squares > 0]  # a constant column is independent of all
     d, nu = squares.size, max(round(n) - 1, 1)
-    if not can_simulate(n, d):
+    wide = isinstance(operator, ColumnGram) and nu <= d
+    if not wide and not can_simulate(n, d):
         what = f"a number or another rule for {nu + 1} rows of {d} features that are not at hand"
         remedy = "It would simulate tables of that size. Use 'white-noise' or 'evidence'."
         raise ValueError(expected("n_components", what, PARALLEL, remedy))
@@ -467,9 +468,19 @@ def simulated_horn(operator: Primal | Scatter, seed: int = 0) -> int:
         scale: Vector = np.sqrt(squares / (A * A).sum(axis=0))
         return A * scale
 
+    def draw_points(rng: np.random.Generator) -> Vector:
+        """Return a root of the Gram matrix of such rows, (ν, ν), drawn as that of the scatter is.
+
+        Of many columns it has the sum of squares of all; that of each matters little.
+        """
+        A = np.tril(rng.standard_normal((nu, nu)), -1)
+        A[np.diag_indices(nu)] = np.sqrt(rng.chisquare(d - np.arange(nu)))
+        root: Vector = A * np.sqrt(squares.sum() / np.vdot(A, A))
+        return root
+
     def independent(k: int) -> Iterator[Vector]:
-        for rng in independent_streams(min(nu, d) * d, seed):
-            yield largest_values(draw(rng), k)
+        for rng in independent_streams(min(nu, d) * (nu if wide else d), seed):
+            yield largest_values(draw_points(rng) if wide else draw(rng), k)
 
     def lam(k: int) -> Vector:
         return np.asarray(backend.to_numpy(solve(operator, k).values), dtype=np.float64)

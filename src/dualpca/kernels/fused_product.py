@@ -11,6 +11,7 @@ is multiplied is the kernel matrix of points that moved by 1 part in 4,096.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import NamedTuple
 
 import torch
@@ -42,6 +43,10 @@ LAUNCH: dict[str, list[tuple[int, int, int, int]]] = {
 """Rows and columns of a tile, warps, stages; fastest on an H200 first, small GPUs last."""
 TAXICAB = [(64, 128, 2, 3), (64, 64, 4, 1)]
 """The same for sums of absolute differences, in every mode: the adders are what is busy."""
+
+
+_launching = Lock()
+"""Held while a program is compiled or launched: several GPUs have a thread each."""
 
 
 class Operand(NamedTuple):
@@ -112,7 +117,8 @@ def multiply(form: Form, rows: Operand, columns: Operand, V: Array) -> Array:
     for part in V.split(WIDTHS[-1], dim=1):
         high, low, scale = _block(part, columns, rows.mode)
         Y = torch.empty((n, high.shape[0]), dtype=torch.float64, device=V.device)
-        _launch(form, rows, columns, high, low, Y, lift)
+        with _launching, torch.cuda.device(V.device if V.is_cuda else -1):  # as Triton looks there
+            _launch(form, rows, columns, high, low, Y, lift)
         parts.append(Y[: rows.n, : part.shape[1]] / (2.0**lift * scale))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 

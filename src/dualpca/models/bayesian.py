@@ -296,7 +296,7 @@ class RelevanceFit(Fit):
     def step(self, theta: Array) -> tuple[Array, float]:
         """Take one EM step; return it with the penalised log-likelihood of θ."""
         factors = self.unpack(theta)
-        sums, u = self.expectations(factors), _squared_lengths(factors.W)
+        sums, u = self.expectations(factors).sums, _squared_lengths(factors.W)
         self.steps += 1
         value = float(sums.loglikelihood) + rules.penalty(backend.to_numpy(u), self.d)
         W, mu, left = observed.m_step(sums, factors, factors.psi[0] * self.d / u)

@@ -1,9 +1,9 @@
 """One iteration driver: EM with acceleration, quasi-Newton, records, progress, checkpoints, Ctrl-C.
 
 Any EM is a map θ ↦ θ' that also reports the log-likelihood of θ. `maximize` accelerates the map
-with SQUAREM (Varadhan & Roland 2008), keeps an extrapolation only if the likelihood did not fall,
-and stops on an estimate of the distance that is left, not on the size of the last step. `iterate`
-repeats a step on any state, and `descend` is quasi-Newton; all three share records and checkpoints.
+by Anderson's extrapolation, keeps it only if the likelihood did not fall, and stops on an estimate
+of the distance that is left, not on the size of the last step. `iterate` repeats a step on any
+state, and `descend` is quasi-Newton; all three share records and checkpoints.
 `try_candidates` fits one candidate after the other: sizes, starts or folds.
 """
 
@@ -204,14 +204,21 @@ class History:
 
 # --- EM on a vector, accelerated -----------------------------------------------------------------
 
-Step = Callable[[Array], tuple[Array, float]]
-"""θ ↦ (θ', log-likelihood of θ), for a vector θ."""
+Step = Callable[[Array], tuple[Array, float] | tuple[Array, float, Array]]
+"""θ ↦ (θ', log-likelihood of θ), for a vector θ; a bolder θ″ may follow.
+
+θ' is no less likely than θ. θ″ comes closer to the maximum, with the same fixed points, but may
+fail. One that fails `MOST_DOUBTS` times in a row is not tried again.
+"""
+
+MEMORY, MOST_DOUBTS = 10, 2
+"""Moves that an extrapolation rests on, and failures of bolder steps that end them."""
 
 SLOWEST_RATE = 1 - 1e-4
-"""Slowest linear convergence that an estimate of the distance left assumes."""
+"""Slowest linear convergence that an extrapolation, and an estimate of what is left, assume."""
 
-LONGEST_LEAP, SHORTEST_LEAP = 1e6, 2.0
-"""Bounds of an extrapolation: it grows while it helps and shrinks when it does not."""
+SAME_MOVES = 1e-12
+"""Share of the squares of moves below which a combination of them is rounding error."""
 
 
 def maximize(
@@ -228,7 +235,7 @@ def maximize(
     Parameters
     ----------
     step : callable
-        θ ↦ (θ', log-likelihood of θ).
+        θ ↦ (θ', log-likelihood of θ), and a bolder θ″ if there is one.
     theta : array of shape (p,)
         Start.
     tol : float
@@ -261,17 +268,17 @@ def maximize(
         whole = climb.snapshot()  # resuming in the middle of a cycle would take other steps
         try:
             while record.n_iter < max_iter and not record.converged:
-                climb.cycle(tol, max_iter)
+                climb.advance(tol, max_iter)
                 keeper.offer(climb.state)
                 whole = climb.snapshot()
         except KeyboardInterrupt:
             record.interrupted = True
             keeper.offer(whole.state, now=True)
-    return climb.first, record
+    return climb.image, record
 
 
 class _Climb:
-    """Where EM is: a point θ that was kept, and its image `first`."""
+    """Where EM is: a point θ that was kept, its image, a bolder image, and the last moves."""
 
     def __init__(
         self,
@@ -283,63 +290,133 @@ class _Climb:
         state: State | None = None,
     ) -> None:
         self.step, self.theta, self.record, self.tick = step, theta, record, tick
-        self.close, self.reach, self.accelerate = 0, LONGEST_LEAP, accelerate
+        self.accelerate, self.close, self.doubts = accelerate, 0, 0
+        self.moves: list[tuple[Array, Array]] = []  # of θ, and of the way to its image
         if state is None:
-            self.first, value = self.evaluate(theta)
+            self.image, value, self.bold = self.evaluate(theta)
             record.add(value)
             return
         arrays, numbers = state
-        self.theta, self.first = (backend.asarray(arrays[k], theta) for k in ("theta", "first"))
-        self.close, self.reach = int(numbers["close"]), float(numbers["reach"])
+        kept = {name: backend.asarray(A, theta) for name, A in arrays.items()}
+        self.theta, self.image = kept["theta"], kept["image"]
+        self.bold = kept.get("bold", self.image)
+        self.moves = [(move[0, ...], move[1, ...]) for move in _rows(kept["moves"])]
+        self.close, self.doubts = int(numbers["close"]), int(numbers["doubts"])
         vars(record).update(vars(Record.of(state)))
 
     def state(self) -> State:
-        """Return all that the next cycle depends on."""
-        arrays = {"theta": backend.to_numpy(self.theta), "first": backend.to_numpy(self.first)}
-        return self.record.with_state(arrays, {"close": self.close, "reach": self.reach})
+        """Return all that the next step depends on."""
+        points = {"theta": self.theta, "image": self.image}
+        if self.bold is not self.image:
+            points["bold"] = self.bold
+        arrays = {name: backend.to_numpy(A) for name, A in points.items()}
+        moves = [[backend.to_numpy(A) for A in move] for move in self.moves]
+        arrays["moves"] = np.array(moves).reshape(len(moves), 2, self.theta.shape[0])
+        return self.record.with_state(arrays, {"close": self.close, "doubts": self.doubts})
 
     def snapshot(self) -> _Climb:
         """Return a copy that later steps do not change."""
         other = copy(self)
         other.record = replace(self.record, loglikelihoods=[*self.record.loglikelihoods])
+        other.moves = [*self.moves]
         return other
 
-    def evaluate(self, at: Array) -> tuple[Array, float]:
-        """Take one EM step."""
+    def evaluate(self, at: Array) -> tuple[Array, float, Array]:
+        """Take one EM step; the image stands for a bolder one where there is none."""
         self.record.n_iter += 1
-        there, value = self.step(at)
+        image, value, *bold = self.step(at)
         self.tick(f"log-likelihood {value:.6g}")
-        return there, value
+        return image, value, bold[0] if bold else image
 
-    def cycle(self, tol: float, max_iter: int) -> None:
-        """Take two EM steps; leap where they point if the likelihood allows it."""
-        theta, first, record = self.theta, self.first, self.record
-        second, value = self.evaluate(first)
-        record.add(value)
-        self.theta, self.first = first, second
-        r = first - theta
-        bend = second - first - r
-        before, after, bent, size = (_norm(x) for x in (r, second - first, bend, second))
-        # the relative distance from `second` to the limit of a linear sequence
-        rate = min(after / before, SLOWEST_RATE) if before > 0 else 0.0
-        left = after / (1 - rate) / max(size, float(np.finfo(np.float64).tiny))
+    @property
+    def goal(self) -> Array:
+        """The image whose distance from θ is to vanish."""
+        return self.image if self.doubts >= MOST_DOUBTS else self.bold
+
+    def advance(self, tol: float, max_iter: int) -> None:
+        """Move to the first of these that is likely enough: extrapolation, bold image, image."""
+        record, goal = self.record, self.goal
+        way = goal - self.theta
+        rest, left = self.extrapolated(way)
         self.close = self.close + 1 if left <= tol else 0
         record.converged = self.close == 2
-        # SQUAREM's step length S3; 0 where the sequence does not bend
-        length = min(before / bent, self.reach) if self.accelerate and bent > 0 else 0.0
-        if record.converged or length <= 1 or record.n_iter >= max_iter:
+        if record.converged:
             return
-        leap = theta + 2 * length * r + length * length * bend
+        if self.accelerate and rest is not None and self.tried(self.theta + rest, way, max_iter):
+            return
+        if goal is not self.image and self.tried(goal, way, max_iter):
+            self.doubts = 0
+            return
+        if goal is not self.image:
+            self.doubts += 1
+            way = self.goal - self.theta
+        self.tried(self.image, way, max_iter, sure=True)
+
+    def tried(self, at: Array, way: Array, max_iter: int, *, sure: bool = False) -> bool:
+        """Move to a point unless it is less likely and not sure; return True if this step ends."""
+        if self.record.n_iter >= max_iter:
+            return True
         try:
-            landed, value = self.evaluate(leap)
+            image, value, bold = self.evaluate(at)
         except DegenerateError:  # no density there
-            landed, value = leap, -math.inf
-        if record.accepts(value):
-            record.add(value)
-            self.theta, self.first = leap, landed
-            self.reach = min(4 * self.reach, LONGEST_LEAP)
-        else:
-            self.reach = max(length / 4, SHORTEST_LEAP)
+            if sure:
+                raise
+            value = -math.inf
+        if not sure and not self.record.accepts(value):
+            self.moves = []  # they misled
+            return False
+        self.record.add(value)
+        before, self.theta, self.image, self.bold = self.theta, at, image, bold
+        move = (at - before, self.goal - at - way)
+        self.moves = [*self.moves, move][-MEMORY if self.accelerate else -1 :]
+        return True
+
+    def extrapolated(self, way: Array) -> tuple[Array | None, float]:
+        """Return the way to where `way` vanishes, as the last moves say, and its relative length.
+
+        Anderson's extrapolation: Newton's step for f(θ) = θ' − θ within the span of the moves,
+        whose Jacobian is known from what they changed of f, and f itself beyond. There
+        eigenvalues of the wrong sign, which would lead to a saddle, are turned (Dauphin et al.
+        2014), and those below 1 − `SLOWEST_RATE` lifted to it.
+        """
+        if _norm(way) == 0:
+            return None, 0.0
+        if not self.moves:
+            return None, math.inf
+        xp, k = backend.namespace(way), len(self.moves)
+        moved, changed = (xp.stack(list(parts)) for parts in zip(*self.moves, strict=True))
+        products = moved @ xp.concat([moved, changed, way[None, :]], axis=0).T
+        products = backend.to_numpy(products)
+        share = _newton(products[:, :k], -products[:, k:-1], products[:, -1])
+        if share is None:
+            return None, math.inf
+        rest = way + backend.asarray(share, way) @ (moved + changed)
+        return rest, _norm(rest) / max(_norm(self.theta + rest), float(np.finfo(np.float64).tiny))
+
+
+def _rows(A: Array) -> list[Array]:
+    return [A[i, ...] for i in range(A.shape[0])]
+
+
+def _newton(G: Host, A: Host, b: Host) -> Host | None:
+    """Solve Ac = b, for products of moves with each other (G) and with b, as `extrapolated` says.
+
+    Eigenvalues are those of G⁻¹A; None where they cannot be found.
+    """
+    unit = np.sqrt(np.diagonal(G))
+    if not (np.all(np.isfinite(A)) and np.all(unit > 0)):
+        return None
+    g, E = np.linalg.eigh(G / np.outer(unit, unit))
+    kept = g > SAME_MOVES * g[-1]
+    P = E[:, kept] / np.sqrt(g[kept]) / unit[:, None]
+    try:
+        a, Z = np.linalg.eig(P.T @ A @ P)
+        b = np.linalg.solve(Z, P.T @ b)
+    except np.linalg.LinAlgError:
+        return None
+    a = np.abs(a.real) + 1j * a.imag
+    found: Host = P @ (Z @ (b / np.where(np.abs(a) < 1 - SLOWEST_RATE, 1 - SLOWEST_RATE, a))).real
+    return found if np.all(np.isfinite(found)) else None
 
 
 def _norm(x: Array) -> float:

@@ -47,6 +47,7 @@ from dualpca.models.kernel import (
     kernel_operator,
     projection_on,
     uncertain_part,
+    with_crew,
 )
 from dualpca.models.spiked import SpikedModel
 from dualpca.operators import (
@@ -444,7 +445,12 @@ class Parameters(NamedTuple):
 def fit_dual(table: Table, request: DualRequest) -> DualModel:
     """Fit the dual model over the points or a finite feature map, in closed form or by EM."""
     remedy = "Load them, or use KernelPCA with landmarks or random features, for chunked data."
-    table = _with_weight(in_memory(table, remedy), is_precomputed(request.kernel.kernel))
+    table, request = with_crew(table, request.kernel, request)
+    table = in_memory(table, remedy)
+    if request.crew is not None and request.crew.elsewhere and table.weights is not None:
+        if not np.all(table.weights > 0):  # workers have all rows
+            raise ValueError(expected("sample_weight", "positive for a Dask array", 0.0))
+    table = _with_weight(table, is_precomputed(request.kernel.kernel))
     operator, inputs = kernel_operator(table, request.kernel, request)
     points = table.rows
     if isinstance(operator, MappedScatter):

@@ -206,7 +206,7 @@ def fit_factor(table: Table, request: FactorRequest) -> FactorModel:
         factors, record = fit_incomplete(fit, request.start, psi, **request.limits)
         reference = _incomplete_reference(factors, table, found.effective_rows)
     else:
-        operator, count = found
+        operator, count, _ = found
         factors, record = fit_factors(operator, q, rules.HEYWOOD, psi, **request.limits)
         rows = spiked.rows_in_order(operator)
         reference = noisy_reference(factors, operator, operator.n, rows)
@@ -618,6 +618,8 @@ def own_noise(table: Table, model: spiked.SpikedModel) -> OwnNoise | None:
     whole fit. None where the Bayesian information criterion prefers one noise, or another spike;
     where noise differs by little; and where so many factors cannot be told from noise.
     """
+    if table.by_columns is not None:  # few rows say little of so many noises
+        return None
     d, q, few = table.d, model.n_components, some_of(table, COMPARED_ROWS)
     if (d - q) ** 2 < d + q or backend.is_sparse(few.like):
         return None
@@ -627,7 +629,7 @@ def own_noise(table: Table, model: spiked.SpikedModel) -> OwnNoise | None:
         return None  # few rows, or noise that is held
     theta, values = fit.pack(model.factors), []
     for _ in range(COMPARED_STEPS + 1):
-        reached, (theta, value) = theta, fit.step(theta)
+        reached, (theta, value, *_) = theta, fit.step(theta)
         values.append(value)
     psi = backend.to_numpy(fit.unpack(reached).psi)
     noise = np.sqrt(np.maximum(psi, rules.HEYWOOD * variance))

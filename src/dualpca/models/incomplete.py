@@ -36,7 +36,16 @@ from dualpca.data import (
     observed_weights,
 )
 from dualpca.errors import DegenerateError, EmptyColumnError, ScaleError
-from dualpca.gaussian import LOG_2PI, Factors, Incomplete, StackedLatents, Sums, observed, rules
+from dualpca.gaussian import (
+    LOG_2PI,
+    Expectations,
+    Factors,
+    Incomplete,
+    StackedLatents,
+    Sums,
+    observed,
+    rules,
+)
 from dualpca.models import driver
 
 # --- The rows, as EM sees them: sums over a table ------------------------------------------------
@@ -78,6 +87,7 @@ class IncompleteTable:
         """Return the same rows, which are in memory, under other weights; patterns are shared."""
         other = copy(self)
         other.ready = None if self.ready is None else self.ready.with_weights(weights)
+        vars(other).pop("pair_counts", None)
         return other
 
     def _summed(
@@ -99,10 +109,24 @@ class IncompleteTable:
 
     def sums(self, factors: Factors, unsure: Array | None = None) -> Sums:
         """Take the E step; O(dq²) numbers are all that leaves a chunk."""
-        sums = self._summed(lambda chunk: chunk.sums(factors, unsure), Sums.plus)
-        if self.moments is not None:
-            sums = sums.plus(observed.moment_sums(self.moments, factors))
-        return sums
+        return self.expectations(factors, unsure).sums
+
+    def expectations(
+        self, factors: Factors, unsure: Array | None = None, *, residuals: bool = False
+    ) -> Expectations:
+        """Take the E step, with products of residuals if they are wanted."""
+        found = self._summed(
+            lambda chunk: chunk.expectations(factors, unsure, residuals=residuals),
+            Expectations.plus,
+        )
+        if self.moments is None:
+            return found
+        return found._replace(sums=found.sums.plus(observed.moment_sums(self.moments, factors)))
+
+    @cached_property
+    def pair_counts(self) -> Host:
+        """The weight of the rows that observe both of two features, (d, d)."""
+        return backend.to_numpy(self._summed(lambda chunk: chunk.pair_counts(), operator.add))
 
 
 SEED = 0
@@ -215,8 +239,9 @@ OBSERVED_SHARE = 0.3
 LEAST_SHARE = 1e-13
 """Of σ² in the largest variance, below which rows are not completed: too many digits cancel."""
 
-MOST_ENTRIES, QUICK_ENTRIES = 2**22, 2**18
-"""Of a stack, and of a single table, of which threads share larger ones."""
+MOST_ENTRIES, QUICK_ENTRIES, FEWEST_TURNED = 2**22, 2**18, 2**16
+"""Of a stack, of a single table, of which threads share larger ones, and of one whose steps are
+turned instead (`Fit.turns`): a step of a smaller table is too cheap for that."""
 
 BATCH, SMALLEST_BATCH, BATCH_SHARE = 2**16, 64, 0.7
 """Numbers of a batch of matrices of what rows miss, its fewest rows, and how alike they are."""
@@ -632,6 +657,9 @@ class Stack:
 
 # --- Maximum likelihood: accelerated, parameter-expanded EM --------------------------------------
 
+WIDEST_TURN, ROWS_PER_TURN = 250, 4
+"""Features up to which steps are turned to their end, and the fewest rows per feature."""
+
 EM_FIRST = 30
 """Steps of EM before quasi-Newton, in factor analysis."""
 
@@ -710,21 +738,45 @@ class Fit:
         if self.diagonal or self.noise == 0:
             return None
         n, d = ready.X.shape
-        if n * d > QUICK_ENTRIES or n * self.q**2 > MOST_ENTRIES:
+        most = FEWEST_TURNED if self.turns else QUICK_ENTRIES
+        if n * d > most or n * self.q**2 > MOST_ENTRIES:
             return None
         X, origin = backend.to_numpy(backend.working(ready.X)), backend.to_numpy(self.origin)
         w = None if ready.weights is None else backend.to_numpy(ready.weights)
         return Stack(X[None], self.q, w, self.noise, origin[None], np.array([self.unit]))
 
-    def step(self, theta: Array) -> tuple[Array, float]:
-        """Take one EM step; return it with the log-likelihood of θ."""
+    @cached_property
+    def turns(self) -> bool:
+        """Whether a step is cheap enough to be turned to its end, by products of residuals."""
+        if self.diagonal or self.noise == 0 or self.data.moments is not None or self.q >= self.d:
+            return False
+        return self.d <= min(WIDEST_TURN, self.data.n / ROWS_PER_TURN)
+
+    def step(self, theta: Array) -> tuple[Array, float] | tuple[Array, float, Array]:
+        """Take one EM step; return it with the log-likelihood of θ, and a bolder step."""
         if self.quick is not None:
             after, value = self.quick.step(backend.to_numpy(theta))
             return backend.asarray(after, theta), value
         factors = self.unpack(theta)
-        sums = self.expectations(factors)
+        sums, products = self.expectations(factors, residuals=self.turns)
         W, mu, left = observed.m_step(sums, factors)
-        return self.pack(Factors(W, mu, self._noise(left, sums.n))), self.value(sums, factors)
+        there = Factors(W, mu, self._noise(left, sums.n))
+        image, value = self.pack(there), self.value(sums, factors)
+        bold = self._turned(factors, there, products, float(sums.all_n)) if self.turns else None
+        return (image, value) if bold is None else (image, value, self.pack(bold))
+
+    def _turned(self, before: Factors, after: Factors, products: Array, n: float) -> Factors | None:
+        """Return the density at the end of the turn of an EM step; None where there is none."""
+        about = backend.to_numpy(products), self.data.pair_counts, n
+        found = observed.turned_step(
+            (backend.to_numpy(before.W), float(before.psi[0])),
+            (backend.to_numpy(after.W), float(after.psi[0])),
+            observed.residual_covariance(*about),
+            self.noise,
+        )
+        if found is None:
+            return None
+        return Factors(backend.asarray(found[0], after.W), after.mu, 0 * after.psi + found[1])
 
     def value(self, sums: Sums, factors: Factors) -> float:
         """Return what EM raises: the log-likelihood.
@@ -737,10 +789,10 @@ class Fit:
         off = float(backend.namespace(factors.W).sum(sums.off(factors.W)))
         return -0.5 * max(off, 0.0) / self.unit
 
-    def expectations(self, factors: Factors) -> Sums:
+    def expectations(self, factors: Factors, *, residuals: bool = False) -> Expectations:
         """Take the E step, or say why it cannot be taken."""
         with driver.if_singular(NO_POSTERIOR):
-            return self.data.sums(factors)
+            return self.data.expectations(factors, residuals=residuals)
 
     def slope(self, theta: Array) -> tuple[float, Array]:
         """Return the log-likelihood of θ and its gradient, by Fisher's identity from the E step."""

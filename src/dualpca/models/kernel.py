@@ -13,14 +13,16 @@ import math
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from dualpca.arrays import EPS, Array, algebra, backend, note
+from dualpca.arrays import EPS, Array, Job, algebra, backend, chosen, each_device, note
 from dualpca.data import (
+    ChunkedTable,
     InMemoryTable,
     Table,
+    gathered,
     has_missing,
     observed_part,
     refuse_nonfinite,
@@ -53,6 +55,7 @@ from dualpca.models.spiked import (
 )
 from dualpca.operators import (
     SINGLE_EPS,
+    Devices,
     Dual,
     ExpectedGram,
     Explicit,
@@ -264,6 +267,36 @@ def coordinates_on(subspace: Directions, inputs: SpikedModel | None, rows: Array
 
 
 # --- From a table to an operator -----------------------------------------------------------------
+
+Options = TypeVar("Options", bound=KernelOptions)
+
+
+def with_crew(table: Table, choice: KernelChoice, how: Options) -> tuple[Table, Options]:
+    """Return the rows of a fit to all points, with those that share its products.
+
+    Those are several devices, or the workers that hold a Dask array: its rows are gathered here,
+    and on every one of them. Other tables, and fits to feature maps, are returned as they are.
+    """
+    device, d = how.device, table.d
+    if not isinstance(table, ChunkedTable):
+        several = isinstance(device, list | tuple)
+        return table, replace(how, crew=Devices(each_device(device))) if several else how
+    if how.features is not None or is_precomputed(choice.kernel):
+        return table, how
+    found = gathered(table, device)
+    if found is None:
+        return table, how
+    n = int(found.rows.shape[0])
+    if n < 2:
+        raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required.")
+    refuse_nonfinite(found.rows)
+    crew = found.workers
+    if crew is None and device is not None:  # no cluster: this process works on the device
+        gpu = chosen(device, Job(n, d, pairs=True)).device
+        crew = None if gpu is None else Devices([gpu])
+    where = "this process" if found.workers is None else f"{crew.places} workers"
+    note(f"{table.route}: all rows gathered, products by {where}")
+    return InMemoryTable(found.rows, found.weights, table.names), replace(how, crew=crew)
 
 
 def kernel_operator(
@@ -753,9 +786,11 @@ class KernelRequest(KernelOptions):
 
 def fit_kernel(table: Table, request: KernelRequest) -> KernelModel:
     """Fit kernel PCA: from the kernel over all points, or from the moments of a feature map."""
+    ours = not isinstance(table, InMemoryTable)  # rows that were gathered
+    table, request = with_crew(table, request.kernel, request)
     if not isinstance(table, InMemoryTable):
         return _fit_chunks(table, request)
-    if request.copy_X and not is_precomputed(request.kernel.kernel):
+    if request.copy_X and not ours and not is_precomputed(request.kernel.kernel):
         table = InMemoryTable(backend.copied(table.rows), table.weights)
     about = (table.rows, table.weights, request)
     operator, inputs = kernel_operator(table, request.kernel, request)

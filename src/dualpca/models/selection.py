@@ -42,7 +42,7 @@ from dualpca.gaussian import LOG_2PI, Factors, free_parameters, observed, rules
 from dualpca.gaussian import selection as choice
 from dualpca.models import incomplete
 from dualpca.models.driver import left_to_gain, maximize, try_candidates, warn_interrupted
-from dualpca.operators import WIDEST, Primal, Scatter, weighed
+from dualpca.operators import WIDEST, Primal, Scatter, by_columns, weighed
 from dualpca.solvers import solve
 
 Fold = tuple[Table, Columns | None, Callable[[Factors], choice.Score]]
@@ -502,6 +502,10 @@ def parallel_analysis(table: Table, *, missing: bool, moments: Moments | None = 
     >>> parallel_analysis(InMemoryTable(load_wine().data), missing=False)
     3
     """
+    if not missing and table.by_columns is not None:
+        found = by_columns(table, standardize=True)
+        if found is not None:
+            return choice.simulated_horn(found.operator)
     if not missing and not _can_permute(table):
         if choice.can_simulate(table.d if table.n is None else table.n, table.d):
             return choice.simulated_horn(_correlations(table, moments))

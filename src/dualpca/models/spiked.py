@@ -8,6 +8,7 @@ of `incomplete`.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -15,8 +16,17 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dualpca.arrays import Array, algebra, backend, quadratic
-from dualpca.data import Columns, InMemoryTable, Moments, Table, Units, has_missing
+from dualpca.arrays import EPS, Array, algebra, backend, moved, quadratic
+from dualpca.data import (
+    SINGLE_LEAST,
+    Columns,
+    InMemoryTable,
+    Moments,
+    Table,
+    Units,
+    has_missing,
+    wide_rows,
+)
 from dualpca.errors import DegenerateError, ScaleError, SelectionWarning, expected, warn
 from dualpca.gaussian import (
     CROSS_VALIDATED,
@@ -46,19 +56,27 @@ from dualpca.models.selection import (
 )
 from dualpca.models.streaming import Stream
 from dualpca.operators import (
+    ColumnGram,
+    ColumnTable,
     Frame,
     LinearTable,
     Operator,
     PartScatter,
     Primal,
+    ProjectedRows,
     Scatter,
     Spectrum,
+    by_columns,
     complete,
+    device_scatter,
     linear,
 )
 from dualpca.solvers import SOLVERS
 
-LinearOperator = Primal | Scatter | PartScatter
+LinearOperator = Primal | Scatter | PartScatter | ColumnGram
+
+Found = LinearTable | ColumnTable | Columns
+"""What a fit begins with: an operator, or what is known of columns where values are missing."""
 
 NEGLIGIBLE_VARIANCE = 1e-10
 """Share of the largest variance below which another may be rounding error."""
@@ -162,6 +180,9 @@ class SpikedModel:
 
     def coordinates(self, rows: Array, times: Array | None = None) -> Array:
         """Return the projections on the axes, (n, q), each times a number if they are given."""
+        if isinstance(rows, ProjectedRows):
+            Y = rows.projection.coordinates
+            return Y if times is None else Y * times
         frame, variances = self.frame, self.variances
         most = NEAR_ZERO * float(variances[0]) if variances.shape[0] else 0.0
         near = float(frame.mean @ frame.mean) <= most
@@ -212,6 +233,9 @@ class SpikedModel:
 
     def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed; O(dq) per row."""
+        if isinstance(rows, ProjectedRows):
+            density, scale = self.gaussian.log_density(*rows.projection), self.frame.scale
+            return density if scale is None else density - float(np.log(scale).sum())
         frame, gaussian, V = self.frame, self.gaussian, self.axes
         X, off = backend.rowwise(rows), gaussian.rank < gaussian.dim
         if not off:  # nothing is left to measure, and coordinates can be had in their units
@@ -232,7 +256,7 @@ class SpikedModel:
     def monitor(self, rows: Array | None = None) -> Monitor:
         """Return the monitor of T² and SPE for these rows; for complete ones by default."""
         reference = self.reference or Reference(self.n_rows, self.n_rows)
-        if rows is not None and has_missing(rows):
+        if rows is not None and not isinstance(rows, ProjectedRows) and has_missing(rows):
             if self.noise == 0:
                 raise DegenerateError(
                     "the model has no noise, beside which rows with missing values could be "
@@ -280,9 +304,14 @@ class PrincipalAxes(NamedTuple):
     gaussian: SpikedGaussian
 
     @classmethod
-    def of(cls, factors: Factors, total: float | None = None) -> PrincipalAxes:
-        """Rotate factors of equal noise; `total` is the variance, by default that of the model."""
-        d, sigma2 = int(factors.W.shape[0]), float(factors.psi[0])
+    def of(
+        cls, factors: Factors, total: float | None = None, dim: int | None = None
+    ) -> PrincipalAxes:
+        """Rotate factors of equal noise; `total` is the variance, by default that of the model.
+
+        `dim` is the number of features, where the loadings are those of points.
+        """
+        d, sigma2 = dim or int(factors.W.shape[0]), float(factors.psi[0])
         U, s, _ = algebra.svd(factors.W)
         gaussian = SpikedGaussian(s**2 + sigma2, sigma2, d)
         if total is None:
@@ -306,14 +335,20 @@ class PrincipalAxes(NamedTuple):
         kind: Callable[..., Fitted],
         *,
         negligible: float = 0.0,
+        components: Array | None = None,
         **others: object,
     ) -> Fitted:
-        """Return the model, in the dtype of `like`; `others` are further fields of its kind."""
+        """Return the model, in the dtype of `like`; `others` are further fields of its kind.
+
+        `components` are its axes, where the eigenvectors are those of points.
+        """
         spectrum, xp = self.spectrum, backend.namespace(self.spectrum.values)
+        if components is None:
+            components = backend.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like)
         ratio = spectrum.values / spectrum.trace if spectrum.trace > 0 else 0 * spectrum.values
         return kind(
             mean=backend.cast_like(self.mean, like),
-            components=backend.cast_like(xp.asarray(spectrum.vectors.T, copy=True), like),
+            components=components,
             variances=variances_like(self.gaussian.values, like, negligible),
             ratios=backend.cast_like(ratio, like),
             noise=self.gaussian.noise,
@@ -358,11 +393,16 @@ class PCARequest:
     seed: int | np.random.Generator = 0
     standardize: bool = False
     solver_given: str = "auto"  # as the user called it, for messages
+    components_out: str | os.PathLike[str] | None = None  # a .npy file
+
+
+GRAM = "gram"
+"""The solver whose matrix a table that is read by columns adds up."""
 
 
 def check_solver(table: Table, name: str) -> None:
     """Refuse a solver that needs all rows at once for a chunked table."""
-    if isinstance(table, InMemoryTable):
+    if isinstance(table, InMemoryTable) or (table.by_columns is not None and name == GRAM):
         return
     kinds = [kind for kind in SOLVERS.values() if kind.on_chunks]
     names = ["auto", *(kind.name for kind in kinds), *(n for kind in kinds for n in kind.svd_names)]
@@ -374,14 +414,68 @@ def check_solver(table: Table, name: str) -> None:
 def fit_pca(table: Table, request: PCARequest) -> SpikedModel:
     """Fit PCA to complete rows: the leading eigenpairs of their scatter."""
     check_solver(table, request.solver_given)
+    like, host = table.like, _as_scipy(table)
+    if host is not None:
+        return moved(fit_pca(host, request), lambda a: backend.beside(a, like))
     with few_threads(table):
-        operator, count = found = complete(table, standardize=request.standardize)
+        if request.solver in ("auto", "dense"):
+            model = _fit_on_device(table, request)
+            if model is not None:
+                return model
+        scaled = request.standardize
+        wide = None if table.by_columns is None else by_columns(table, standardize=scaled)
+        found = wide or complete(table, standardize=scaled)
+        operator, count = found.operator, found.n_rows
         rules.check_request(request.n_components, count, table.d, request.solver_given)
         judged, scaled = table, request.standardize and request.n_components in CROSS_VALIDATED
         if scaled and not backend.is_sparse(getattr(table, "rows", None)):  # as it is fitted
             judged = Units.of(table).table(table)
         request, _ = _with_chosen_count(judged, request, count, found)
         return pca_of_operator(operator, count, table.like, request)
+
+
+def _as_scipy(table: Table) -> InMemoryTable | None:
+    """Return a sparse tensor on the CPU as SciPy's matrix, which shares its memory; else None."""
+    if not isinstance(table, InMemoryTable) or not backend.is_sparse_tensor(table.rows):
+        return None
+    if backend.on_cuda(table.rows):
+        return None
+    weights = None if table.weights is None else backend.to_numpy(table.weights)
+    return InMemoryTable(backend.sparse_on_host(table.rows), weights)
+
+
+def _fit_on_device(table: Table, request: PCARequest) -> SpikedModel | None:
+    """Fit PCA to rows of another library from their scatter; None if that is not as good.
+
+    They are squared in float32 first, on a GPU, and in float64 if that has lost digits.
+    """
+    wanted, like = request.n_components, table.like
+    if wanted == PARALLEL or wanted in CROSS_VALIDATED:
+        return None
+    for single in (True, False) if rules.is_count(wanted) else (False,):
+        found = device_scatter(table, standardize=request.standardize, single=single)
+        if found is None:
+            return None
+        rounded = found.least == SINGLE_LEAST
+        rules.check_request(wanted, found.n_rows, table.d, request.solver_given)
+        host = np.empty(0, dtype=np.float32 if found.operator.given_eps > EPS else np.float64)
+        dense = replace(request, solver="dense")
+        model = pca_of_operator(found.operator, found.n_rows, host, dense)
+        if _is_right(model, found.least) or (request.solver == "dense" and not rounded):
+            return moved(model, lambda a: backend.beside(a, like))
+        if not rounded:
+            return None
+    return None
+
+
+def _is_right(model: SpikedModel, least: float) -> bool:
+    """Return True if no variance, nor the sum of the noise, is below a share of the largest."""
+    values, (q, d) = model.variances, model.components.shape
+    if not q or least == 0:
+        return True
+    rest = (d - q) * model.noise
+    few = values[-1] > least * values[0]
+    return bool(few and (q == d or rest > least * (rest + values.sum())))
 
 
 def few_threads(table: Table) -> AbstractContextManager[None]:
@@ -399,6 +493,7 @@ def pca_of_operator(
     """Fit PCA to an operator over the features that sums over `count` rows."""
     wanted, solver, tol, seed = request.n_components, request.solver, request.tol, request.seed
     _check_count(wanted, count, operator.dim, request.solver_given)
+    solver = solver_on(operator, solver)
     spectrum = rules.leading(wanted, operator, count, solver=solver, tol=tol, seed=seed)
     divisor = operator.n - 1
     if not divisor > 0:
@@ -412,9 +507,40 @@ def pca_of_operator(
     mean, scale = operator.frame
     if scale is not None:
         scale = backend.cast_like(scale, like)
+    others |= {
+        "scale": scale,
+        "components": axes_of(operator, spectrum, like, request.components_out),
+    }
     return PrincipalAxes(mean, spectrum, gaussian).model(
-        like, count, reference, SpikedModel, negligible=NEGLIGIBLE_VARIANCE, scale=scale, **others
+        like, count, reference, SpikedModel, negligible=NEGLIGIBLE_VARIANCE, **others
     )
+
+
+def solver_on(operator: LinearOperator, solver: str) -> str:
+    """Return the solver to use: of a table that is read by columns, the Gram matrix is there."""
+    return "dense" if isinstance(operator, ColumnGram) and solver == GRAM else solver
+
+
+def axes_of(
+    operator: LinearOperator | None,
+    spectrum: Spectrum,
+    like: Array,
+    out: str | os.PathLike[str] | None,
+) -> Array | None:
+    """Return axes over the features, (q, d), where they are not in the spectrum, or are written.
+
+    The eigenvectors of a table that is read by columns are those of points.
+    """
+    if isinstance(operator, ColumnGram):
+        return operator.axes(spectrum, out)
+    if out is None:
+        return None
+    if backend.is_foreign(spectrum.vectors):
+        raise ValueError(expected("components_out", "None for arrays of this library", out))
+    axes = backend.cast_like(spectrum.vectors.T, like)
+    with wide_rows(out, axes.shape, axes.dtype) as rows:
+        rows.put(0, axes)
+    return rows.array
 
 
 def _check_count(wanted: float | str | None, count: int, d: int, solver: str) -> None:
@@ -431,7 +557,7 @@ Request = TypeVar("Request", "PCARequest", "PPCARequest")
 
 
 def _with_chosen_count(
-    table: Table, request: Request, count: int, found: LinearTable | Columns
+    table: Table, request: Request, count: int, found: Found
 ) -> tuple[Request, Selection | None]:
     """Return the request with a number of components, if it asks for a rule that needs rows."""
     if request.n_components == PARALLEL:
@@ -457,13 +583,15 @@ class PPCARequest(driver.IterativeRequest):
     solver: str = "auto"
     n_init: int = 1
     rule: str = PARALLEL  # where neither a number nor the noise is given
+    components_out: str | os.PathLike[str] | None = None  # a .npy file
 
 
 def fit_ppca(table: Table, request: PPCARequest) -> SpikedModel:
     """Fit probabilistic PCA by maximum likelihood (Tipping & Bishop 1999), NaN or not."""
     check_solver(table, request.solver)
     with few_threads(table):
-        found = linear(table, missing=True)
+        wide = None if table.by_columns is None else by_columns(table, missing=True)
+        found = wide or linear(table, missing=True)
         by_default = request.n_components is None and request.noise is None
         choose = _default_count if by_default else _with_chosen_count
         count = found.rows if isinstance(found, Columns) else found.n_rows
@@ -487,7 +615,7 @@ ENOUGH_ROWS = 2000
 
 
 def _default_count(
-    table: Table, request: PPCARequest, count: int, found: LinearTable | Columns
+    table: Table, request: PPCARequest, count: int, found: Found
 ) -> tuple[PPCARequest, Selection | None]:
     """Return the request with what nobody asked for: its rule, or 1 where there is no choice.
 
@@ -531,14 +659,14 @@ def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitte
     return model
 
 
-def parallel_count(table: Table, found: LinearTable | Columns) -> int:
+def parallel_count(table: Table, found: Found) -> int:
     """Return the number of components by parallel analysis of a table of which this is known."""
     operator = None if isinstance(found, Columns) else found.operator
     moments = operator.moments if isinstance(operator, Scatter) else None
     return parallel_analysis(table, missing=operator is None, moments=moments)
 
 
-def average_variance(found: LinearTable | Columns) -> float:
+def average_variance(found: Found) -> float:
     """Return the average variance of the features."""
     if isinstance(found, Columns):
         return float(np.mean(backend.to_numpy(found.variance)))
@@ -567,7 +695,7 @@ def ppca_of_operator(
         if noise is None and rules.has_vanished(sigma2, total / operator.dim, rules.NO_NOISE):
             sigma2 = 0.0
         psi = backend.namespace(mean).full_like(mean, sigma2)
-        at = PrincipalAxes.of(Factors(W, mean, psi), total)
+        at = PrincipalAxes.of(Factors(W, mean, psi), total, operator.dim)
         if noise == 0:  # what EM raised is no likelihood
             record.loglikelihoods = [at.gaussian.limit_loglikelihood(n, operator.trace)]
     else:
@@ -576,7 +704,9 @@ def ppca_of_operator(
     if noise != 0:
         at.gaussian.require_density()
     reference = reference_of(operator, at.spectrum, n, n, rows=rows_in_order(operator))
-    return at.model(like, count, reference, SpikedModel, history=driver.History.of(record))
+    components = axes_of(operator, at.spectrum, like, request.components_out)
+    history = driver.History.of(record)
+    return at.model(like, count, reference, SpikedModel, components=components, history=history)
 
 
 def rows_in_order(operator: LinearOperator) -> Array | None:
@@ -594,7 +724,8 @@ def _closed_form(
     if wanted is None and noise is not None:  # at most tr/(nσ²) variances can exceed σ²
         most = operator.trace / (n * float(noise)) if noise > 0 else math.inf
         bounded = int(min(count, operator.dim, max(most, 1.0)))
-    spectrum = rules.leading(bounded, operator, count, solver=request.solver, seed=request.rng)
+    solver = solver_on(operator, request.solver)
+    spectrum = rules.leading(bounded, operator, count, solver=solver, seed=request.rng)
     q = None if wanted is None else spectrum.rank
     return spectrum, rules.spiked_gaussian(spectrum, n, noise=noise, q=q)
 
@@ -637,8 +768,11 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
     reference = Reference(n, n)
     if at.gaussian.noise > 0:
         reference = measured_reference(factors, at.spectrum, table, n)
-    history = driver.History.of(record)
-    return at.model(table.like, columns.used, reference, SpikedModel, history=history)
+    history, like = driver.History.of(record), table.like
+    components = axes_of(None, at.spectrum, like, request.components_out)
+    return at.model(
+        like, columns.used, reference, SpikedModel, components=components, history=history
+    )
 
 
 MEASURED_ROWS = 2000

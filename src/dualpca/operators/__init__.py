@@ -1,8 +1,9 @@
 """Operators: all that a solver sees. Primal and dual have the same non-zero eigenvalues.
 
 Read `base` (what an operator is, and the `Spectrum` that a solver gives back), `rows` (centred,
-weighted, scaled rows), `primal`, `dual` (with what can be wrong with a kernel matrix), `features`
-(finite feature maps) and `subspace` (what a solved kernel operator spans).
+weighted, scaled rows), `primal`, `dual` (with what can be wrong with a kernel matrix), `spread`
+(its products shared by several devices or workers), `features` (finite feature maps) and `subspace`
+(what a solved kernel operator spans).
 """
 
 from dualpca.operators.base import (
@@ -11,6 +12,7 @@ from dualpca.operators.base import (
     Operator,
     Spectrum,
 )
+from dualpca.operators.columns import ColumnGram, ColumnTable, by_columns
 from dualpca.operators.dual import (
     ALL_EIGENVALUES_ORDER,
     MOST_FORMED,
@@ -43,6 +45,7 @@ from dualpca.operators.features import (
 )
 from dualpca.operators.primal import (
     WIDEST,
+    DeviceScatter,
     FeatureOperator,
     LinearTable,
     PartScatter,
@@ -50,9 +53,11 @@ from dualpca.operators.primal import (
     Rescaled,
     Scatter,
     complete,
+    device_scatter,
     linear,
     survey,
     weighed,
 )
-from dualpca.operators.rows import Frame, Projection
+from dualpca.operators.rows import Frame, ProjectedRows, Projection
+from dualpca.operators.spread import Crew, Devices, Spread
 from dualpca.operators.subspace import Subspace, UncertainSubspace

@@ -38,14 +38,16 @@ class Operator(ABC):
     """Relative rounding error of its entries."""
     given_eps = EPS
     """Relative rounding error of the rows it was made of: no eigenpair is known better."""
-    one_by_one = False
-    """Whether Krylov spaces grow by one vector at a time: blocks would save little per vector."""
+    widest_block: int | None = None
+    """Vectors in a block from which a product costs as much per vector; None: wide ones gain."""
     single = False
     """Whether products carry the rounding errors of float32, except `times_in_double`."""
     noise = 0.0
     """Length of a product with a unit vector that may be rounding error of float32 values."""
     coarse = False
-    """Whether `sharper` has products that are rounded less."""
+    """Whether products are rounded to a few bits, except `times_in_double`."""
+    rounding = 0.0
+    """Length of a product with a unit vector that may be rounding error, where it is coarse."""
     width_free = False
     """Whether a product with a wide block costs little more than one with a thin one."""
     factor_width: int | None = None
@@ -91,9 +93,13 @@ class Operator(ABC):
         """Return the product in float64 throughout."""
         return self @ V
 
-    def sharper(self) -> Operator:
-        """Return the same operator with products that are rounded less, if it is coarse."""
-        return self
+    def thinned(self, step: int) -> Operator | None:
+        """Return the operator over every `step`-th point alone, or None."""
+        return None
+
+    def led(self, step: int, vectors: Array) -> Array:
+        """Return vectors over all points, (m, b), from those over every `step`-th of them."""
+        raise TypeError(f"{type(self).__name__} has no part that leads to all of it")
 
     def guess(self, block: Array) -> Array | None:
         """Return a block nearer to the leading eigenvectors than a random one, (m, b), or None."""

@@ -10,11 +10,8 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import reduce
-from importlib.util import find_spec
 from itertools import chain
 from operator import iadd
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -28,14 +25,11 @@ from dualpca.kernels import (
     Precomputed,
     Uncertain,
     expected_gram,
-    fused_form,
     thin_factor,
 )
 from dualpca.operators.base import ROUNDING_SHARE, Negatives, Operator, Spectrum
+from dualpca.operators.fused import FusedPoints, can_fuse
 from dualpca.operators.subspace import Subspace, UncertainSubspace
-
-if TYPE_CHECKING:  # needs torch and Triton
-    from dualpca.kernels.fused_product import Operand
 
 # --- The kernel over the points as an operator: tiles that are evaluated at every product, or kept
 
@@ -78,7 +72,7 @@ class Gram:
     eps = EPS
     """Relative rounding error of the values that come in."""
     coarse = False
-    """Whether products are rounded so much that an iteration may not get below it."""
+    """Whether products, except `times_in_double`, are rounded to 11 bits."""
     lasting: bool
     """Whether K can be evaluated again from the points, in a small part of an iteration's time."""
     definite: bool
@@ -194,9 +188,9 @@ class Gram:
         tile = self._source()
         return self._half_times(lambda which: backend.working(tile(which)), V)
 
-    def sharper(self) -> Gram:
-        """Return the same kernel with products that are rounded less, if they are coarse."""
-        return self
+    def thinned(self, step: int) -> Gram | None:
+        """Return the kernel among every `step`-th point, where products are fused."""
+        return None
 
     def in_double(self) -> Gram:
         """Return the kernel with values in float64."""
@@ -291,90 +285,45 @@ class ExpectedGram(Given):
 # --- The kernel over points on a GPU: products fused, nothing of size n × n anywhere ------------
 
 
-def can_fuse(X: Array, kernel: Kernel) -> bool:
-    """Return True if a pass over these points can be fused: dense rows on an NVIDIA GPU."""
-    if not backend.on_cuda(X) or X.ndim != 2 or find_spec("triton") is None:
-        return False
-    return fused_form(kernel, X) is not None
-
-
 def make_gram(X: Array, kernel: Kernel, *, single: bool = False, stored: bool = False) -> Gram:
     """Return the kernel over the points: fused where float32 will do and the GPU can.
 
     Points many widths of the kernel apart have distances that float32 cannot tell: float64 then.
     """
-    if single and can_fuse(X, kernel):
-        gram = Fused(X, kernel)
-        if not gram.too_wide():
-            return gram
-        single = False
+    fused = FusedPoints.where_able(X, kernel) if single else None
+    if fused is not None:
+        return Fused(fused)
+    single = single and not can_fuse(X, kernel)
     return Gram(X, kernel, single=single, stored=stored)
 
 
 class Fused(Gram):
-    """K with products in one pass: 11 bits while vectors are sought, float32 for the last.
+    """K with products in one pass: of float32 accuracy first, of 11 bits for corrections to it.
 
     A product costs O(n² (d + b)) and keeps O(n (d + b)); sums run in float64. `times_in_double` is
     of float32 accuracy, 1e-6 or better: rounding errors of that size in K leave eigenvalues alone.
     """
 
-    def __init__(self, X: Array, kernel: Kernel) -> None:
-        super().__init__(X, kernel, single=True)
-        form = fused_form(kernel, X)
-        if form is None:
-            raise TypeError(f"{kernel!r} has no fused pass")
-        self.form, self.coarse = form, True
+    def __init__(self, fused: FusedPoints) -> None:
+        super().__init__(fused.points, fused.kernel, single=True)
+        self.fused, self.coarse = fused, True
 
-    def sharper(self) -> Fused:
-        """Return the same kernel with all products of float32 accuracy, at twice the cost."""
-        other = copy(self)
-        other.coarse = False
-        return other
-
-    @cached_property
-    def _middle(self) -> Array:
-        """Where points are measured from: their mean, unless the kernel minds."""
-        return backend.asarray(0.0, self.like) if self.origin is None else self.origin
-
-    @property
-    def _product(self) -> ModuleType:
-        """The module of fused products, which needs torch and Triton."""
-        from dualpca.kernels import fused_product
-
-        return fused_product
-
-    def too_wide(self) -> bool:
-        """Return True if float32 has no digits left for the distances."""
-        return bool(self._product.too_wide(self.points, self.form, self._middle))
-
-    @cached_property
-    def _coarse(self) -> Operand:
-        """The points prepared for products of 11 bits."""
-        return self._operand(self.points, 0)
-
-    @cached_property
-    def _accurate(self) -> Operand:
-        """The points prepared for products of float32 accuracy: made when first needed."""
-        return self._operand(self.points, 1)
-
-    def _operand(self, X: Array, k: int) -> Operand:
-        mode = self._product.modes(self.form)[k]
-        found: Operand = self._product.prepare(X, self.form, mode, self._middle)
-        return found
+    def thinned(self, step: int) -> Fused:
+        """Return the kernel among every `step`-th point, measured from where all are."""
+        return Fused(FusedPoints(self.points[::step, :], self.kernel, like=self.fused))
 
     def times(self, V: Array) -> Array:
-        """Return K V, (n, b), with the kernel and V rounded to 11 bits while that is enough."""
-        part = self._coarse if self.coarse else self._accurate
-        return self._product.multiply(self.form, part, part, V)
+        """Return K V, (n, b), with the kernel and V rounded to 11 bits."""
+        return self.fused.multiply(self.fused.rough, self.fused.rough, V)
 
     def times_in_double(self, V: Array) -> Array:
         """Return K V, (n, b), with float32 accuracy."""
-        return self._product.multiply(self.form, self._accurate, self._accurate, V)
+        return self.fused.multiply(self.fused.accurate, self.fused.accurate, V)
 
     def led(self, step: int, V: Array) -> Array:
         """Return K[:, ::step] V, (n, b)."""
-        few = self._operand(self.points[::step, :], 0)
-        return self._product.multiply(self.form, self._coarse, few, V)
+        few = self.fused.operand(self.points[::step, :], rough=True)
+        return self.fused.multiply(self.fused.rough, few, V)
 
 
 # --- The dual: a centred kernel over the points --------------------------------------------------
@@ -389,6 +338,9 @@ a copy 134), and up to which one is formed."""
 
 SINGLE_EPS = float(np.finfo(np.float32).eps)
 """Relative rounding error of a kernel value in float32, or a little more."""
+
+COARSE_EPS = 2.0**-11
+"""The same of one that was rounded to 11 bits."""
 
 THIN = 2
 """Points per column from which a factor of the kernel is thin."""
@@ -433,7 +385,7 @@ class Dual(Operator):
         self.width_free, self.centered = not gram.keep, center
         self.definite, self.lasting = gram.definite, gram.lasting
         self.pass_cost, self.dense_cost = gram.pass_cost, gram.fill_cost
-        self.weighted = weights is not None
+        self.weighted, self._rough_means = weights is not None, False
         self.weights = backend.asarray(np.ones(gram.n), self.like) if weights is None else weights
         self.n = float(namespace_sum(self.weights)) if self.weighted else float(gram.n)
         host = not backend.is_foreign(gram.points)
@@ -477,6 +429,11 @@ class Dual(Operator):
     def noise(self) -> float:  # type: ignore[override]
         """√n times the rounding of a kernel value: errors of float32 values, as if independent."""
         return SINGLE_EPS * self.total / self.gram.n**0.5 if self.single else 0.0
+
+    @cached_property
+    def rounding(self) -> float:  # type: ignore[override]
+        """The same of values that are rounded to 11 bits."""
+        return COARSE_EPS * self.total / self.gram.n**0.5 if self.coarse else 0.0
 
     @cached_property
     def _root(self) -> Array:
@@ -529,24 +486,47 @@ class Dual(Operator):
         """Return A V."""
         if not self.single:
             return self.times_in_double(V)
-        return self._outer_center(self.gram.times(self._center(V)))
+        if not self.coarse:
+            return self._outer_center(self.gram.times(self._center(V)))
+        return self._with_means(self.gram.times, V, known="means" in self.__dict__)
 
     def times_in_double(self, V: Array) -> Array:
         """Return A V in float64 throughout, whatever the precision of the kernel values."""
+        known = "means" in self.__dict__ and not self._rough_means
+        found = self._with_means(self.gram.times_in_double, V, known=known)
+        self._rough_means = False
+        return found
+
+    def _with_means(self, times: Callable[[Array], Array], V: Array, *, known: bool) -> Array:
+        """Return A V by products with K; means of its rows that are not known come with them.
+
+        Sums over all points of values that are rounded to 11 bits are right to 11 bits and half the
+        digits of n: means of a million points to 5e-7.
+        """
         V = self._center(V)
-        if not self.centered or "means" in self.__dict__:
-            return self._outer_center(self.gram.times_in_double(V))
-        # the means of the rows of K are not known yet: they come with the product
-        both = backend.namespace(V).concat([V, self.weights[:, None]], axis=1)
-        both = self.gram.times_in_double(both)
-        self.means = both[:, -1] / self.n
+        if known or not self.centered:
+            return self._outer_center(times(V))
+        both = times(backend.namespace(V).concat([V, self.weights[:, None]], axis=1))
+        self.means, self._rough_means = both[:, -1] / self.n, True
         return self._outer_center(both[:, :-1])
 
-    def sharper(self) -> Dual:
-        """Return the same operator with products that are rounded less."""
-        other = copy(self)
-        other.gram, other.coarse = self.gram.sharper(), False
-        return other
+    def thinned(self, step: int) -> Dual | None:
+        """Return the kernel over every `step`-th point, where products are fused."""
+        gram = self.gram.thinned(step)
+        if gram is None:
+            return None
+        weights = self.weights[::step] if self.weighted else None
+        return Dual(gram, None, weights, center=self.centered)
+
+    def led(self, step: int, vectors: Array) -> Array:
+        """Return vectors over all points, (n, b): the kernel leads there (Nyström)."""
+        xp = backend.namespace(vectors)
+        if self.weighted:
+            vectors = vectors * self._root[::step, None]
+        if self.centered:
+            w = self.weights[::step]
+            vectors = vectors - w[:, None] * (xp.sum(vectors, axis=0) / xp.sum(w))[None, :]
+        return self._outer_center(self.gram.led(step, vectors))
 
     def guess(self, block: Array) -> Array:
         """Return a block nearer to the leading eigenvectors than a random one, (n, b).
@@ -628,7 +608,8 @@ class Dual(Operator):
             about = (self.weights / self.n, self.means @ coefficients, self.grand_mean)
         else:
             about = (xp.zeros_like(self.weights), 0 * root, 0.0)
-        return Subspace(self.gram.points, self.gram.kernel, coefficients, *about)
+        fused = isinstance(self.gram, Fused)
+        return Subspace(self.gram.points, self.gram.kernel, coefficients, *about, fused=fused)
 
     def expansion(self, spectrum: Spectrum) -> Subspace | UncertainSubspace:
         """Return the same; over the expected features of rows that are known in part."""

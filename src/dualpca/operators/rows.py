@@ -28,6 +28,13 @@ class Projection(NamedTuple):
     residual: Array  # (n,)
 
 
+class ProjectedRows(NamedTuple):
+    """Rows that are known by their projection on the axes of a model, and not held."""
+
+    projection: Projection
+    shape: tuple[int, int]  # of the rows
+
+
 class Frame(NamedTuple):
     """Origin and unit of every feature: x ↦ (x − mean) / scale."""
 
@@ -72,6 +79,8 @@ class Frame(NamedTuple):
 
         The distance is taken from the difference itself, not from two large norms.
         """
+        if isinstance(X, ProjectedRows):
+            return X.projection
         xp, X = backend.namespace(X), backend.rowwise(X)
 
         def part(rows: slice) -> Array:
@@ -104,6 +113,36 @@ def _plus(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
     return tuple(map(iadd, a, b))
 
 
+class SparseBlocks:
+    """Rows stored by rows, cut into blocks that share their memory.
+
+    Parameters
+    ----------
+    X : sparse matrix of shape (n, d)
+        CSR.
+    """
+
+    def __init__(self, X: Array) -> None:
+        n, d = X.shape
+        self.X, self.found, self.step = X, [], max(1, SPARSE_ENTRIES * n // max(int(X.nnz), 1))
+        for rows in backend.slices(n, self.step):
+            start, stop = int(X.indptr[rows.start]), int(X.indptr[rows.stop])
+            kept, indptr = slice(start, stop), X.indptr[rows.start : rows.stop + 1] - start
+            parts = (X.data[kept], X.indices[kept], indptr)
+            C = type(X)(parts, shape=(rows.stop - rows.start, d), copy=False)
+            self.found.append((C, C.T))
+
+    def __getitem__(self, rows: slice) -> tuple[Array, Array]:
+        """Return a block and its transpose."""
+        found: tuple[Array, Array] = self.found[rows.start // self.step]
+        return found
+
+    @property
+    def cut(self) -> tuple[Array, int]:
+        """What `backend.summed` cuts into these blocks."""
+        return self.X, self.step
+
+
 class Rows:
     """F = D^{1/2} (X − 1μᵀ) S⁻¹, (n, d), known through its products.
 
@@ -123,7 +162,8 @@ class Rows:
         xp = backend.namespace(X)
         self.X, self.frame, self.shape = X, frame, (int(X.shape[0]), int(X.shape[1]))
         self.root = None if weights is None else xp.sqrt(weights)
-        self.explicit = explicit or not (backend.is_sparse(X) or X.dtype == xp.float64)
+        as_is = backend.is_sparse(X) or X.dtype == xp.float64
+        self.explicit = explicit or not as_is or backend.is_sparse_tensor(X)
         self.in_blocks = not (backend.is_sparse(X) or backend.is_foreign(X))
         self.sparse = backend.is_sparse(X)
 
@@ -132,26 +172,14 @@ class Rows:
         return backend.rowwise(self.X)
 
     @cached_property
-    def _sparse_rows(self) -> int:
-        """Rows of a block of sparse rows."""
-        return max(1, SPARSE_ENTRIES * self.shape[0] // max(int(self.X.nnz), 1))
+    def _by_rows(self) -> SparseBlocks:
+        """Sparse rows, cut."""
+        return SparseBlocks(self._rowwise)
 
     @cached_property
-    def _sparse_blocks(self) -> list[tuple[Array, Array]]:
-        """Blocks of sparse rows and their transposes; they share the memory of X."""
-        X = self._rowwise
-        found = []
-        for rows in backend.slices(self.shape[0], self._sparse_rows):
-            start, stop = int(X.indptr[rows.start]), int(X.indptr[rows.stop])
-            kept, indptr = slice(start, stop), X.indptr[rows.start : rows.stop + 1] - start
-            shape = (rows.stop - rows.start, self.shape[1])
-            C = type(X)((X.data[kept], X.indices[kept], indptr), shape=shape, copy=False)
-            found.append((C, C.T))
-        return found
-
-    def _sparse_block(self, rows: slice) -> tuple[Array, Array]:
-        found: tuple[Array, Array] = self._sparse_blocks[rows.start // self._sparse_rows]
-        return found
+    def _by_columns(self) -> SparseBlocks:
+        """Columns of sparse rows, as rows, cut; a copy unless X is stored by columns."""
+        return SparseBlocks(backend.rowwise(self.X.T))
 
     def block(self, rows: slice) -> Array:
         """Return some rows of F, dense, fresh and centred."""
@@ -181,8 +209,8 @@ class Rows:
             return backend.namespace(V).concat([C @ V for _, C in self.blocks()], axis=0)
         V = V if self.frame.scale is None else V / self.frame.scale[:, None]
         if self.sparse:
-            cut = backend.slices(self.shape[0], self._sparse_rows)
-            Y = backend.stacked(lambda rows: self._sparse_block(rows)[0] @ V, cut, self.X)
+            cut = backend.slices(self.shape[0], self._by_rows.step)
+            Y = backend.stacked(lambda rows: self._by_rows[rows][0] @ V, cut, self.X)
         else:
             Y = algebra.thin_product(self.X, V)
         Y -= self.frame.mean @ V
@@ -197,9 +225,9 @@ class Rows:
         if self.sparse:
 
             def part(rows: slice) -> Array:
-                return backend.working(self._sparse_block(rows)[1] @ U[rows, :])
+                return backend.working(self._by_rows[rows][1] @ U[rows, :])
 
-            out = backend.summed(part, iadd, self._rowwise, self._sparse_rows)
+            out = backend.summed(part, iadd, *self._by_rows.cut)
         else:
             out = algebra.thin_product(self.X.T, U)
         out -= self.frame.mean[:, None] * xp.sum(U, axis=0)[None, :]
@@ -222,7 +250,7 @@ class Rows:
         shift = mean @ V
 
         def part(rows: slice) -> tuple[Array, Array]:
-            C, Ct = self._sparse_block(rows) if self.sparse else (self.X[rows, :], None)
+            C, Ct = self._by_rows[rows] if self.sparse else (self.X[rows, :], None)
             Y = algebra.rows_times(C, V) if Ct is None else C @ V.astype(given, copy=False)
             Y -= shift
             if self.root is not None:
@@ -230,23 +258,26 @@ class Rows:
             product = Y.T @ C if Ct is None else backend.working(Ct @ Y).T
             return product, Y.sum(axis=0, dtype=np.float64)
 
-        cut = (self._rowwise, self._sparse_rows) if self.sparse else (self.X,)
-        out, total = backend.summed(part, _plus, *cut)
+        out, total = backend.summed(part, _plus, *(self._by_rows.cut if self.sparse else (self.X,)))
         out -= total[:, None] * mean
         return (out if scale is None else out / scale).T
 
     def mirrored(self, U: Array) -> Array:
-        """Return FFᵀ U, (n, b); where rows are dense, in one read of their columns.
+        """Return FFᵀ U, (n, b), in one read of the columns.
 
         Two reads take PCA of 800×20,000 rows from 2.2 to 2.5 s.
         """
         if self.explicit:
             return sum(C @ (C.T @ U) for C in self.column_blocks())
-        if not self.in_blocks:
+        if not self.in_blocks and not self.sparse:
             return self.times(self.adjoint(U))
         mean, scale = self.frame
-        Ut = backend.contiguous((U if self.root is None else U * self.root[:, None]).T)
-        sums = Ut.sum(axis=1)[:, None]
+        given = U.dtype
+        U = U if self.root is None else U * self.root[:, None]
+        Ut = backend.contiguous(U.T)
+        sums = Ut.sum(axis=1, dtype=np.float64)[:, None]
+        if self.sparse:
+            return self._sparse_mirrored(backend.contiguous(U.astype(given, copy=False)), sums.T)
 
         def part(columns: slice) -> tuple[Array, Array]:
             C = self.X[:, columns]
@@ -257,6 +288,22 @@ class Rows:
             return algebra.rows_times(C, Z.T), Z @ mean[columns]
 
         out, total = backend.summed(part, _plus, self.X.T)
+        out -= total
+        return out if self.root is None else out * self.root[:, None]
+
+    def _sparse_mirrored(self, U: Array, sums: Array) -> Array:
+        """Return the same of sparse rows; U has their weights, and these sums of its columns."""
+        mean, scale = self.frame
+
+        def part(columns: slice) -> tuple[Array, Array]:
+            C, Ct = self._by_columns[columns]
+            Z, mu = C @ U, mean[columns, None]
+            Z -= mu * sums
+            if scale is not None:
+                Z /= scale[columns, None] ** 2
+            return backend.working(Ct @ Z), (mu * Z).sum(axis=0)
+
+        out, total = backend.summed(part, _plus, *self._by_columns.cut)
         out -= total
         return out if self.root is None else out * self.root[:, None]
 

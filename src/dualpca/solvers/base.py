@@ -8,6 +8,7 @@ entries of `KERNEL_SOLVERS`.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +23,7 @@ from dualpca.errors import ScaleError, expected
 from dualpca.kernels import Kernel, Precomputed
 from dualpca.operators import (
     MOST_FORMED,
+    Crew,
     Dual,
     Factored,
     FeatureMap,
@@ -32,6 +34,7 @@ from dualpca.operators import (
     MappedScatter,
     Operator,
     Spectrum,
+    Spread,
     make_gram,
     map_rows,
     stored_bytes,
@@ -273,6 +276,8 @@ class KernelOptions:
     landmarks: str = "leverage"
     cluster: Callable[[Array, int, int], Array] | None = None  # rows, count, seed to centres
     as_rows: bool = False  # `tol` of 0 asks for no more than float32 rows can tell
+    device: Any = None  # a name, or several; workers of a cluster work on the one named
+    crew: Crew | None = None  # who shares products, where more than one device does
 
     def single(self, X: Array, kernel: Kernel) -> bool:
         """Return True if kernel values in float32 will do.
@@ -331,11 +336,18 @@ def gram_of(X: Array, kernel: Kernel, how: KernelOptions, *, double: bool = Fals
         return Given(X, kernel)
     n = int(X.shape[0])
     single = not double and how.single(X, kernel)
-    size = stored_bytes(n, single=single)
-    gram = make_gram(X, kernel, single=single, stored=size <= how.memory_limit)
+    size, crew = stored_bytes(n, single=single), how.crew
+    stored = size <= how.memory_limit * (1 if crew is None else crew.places)
+    gram: Gram
+    if crew is None:
+        gram = make_gram(X, kernel, single=single, stored=stored)
+    else:
+        device, limit = (how.device, how.memory_limit) if crew.elsewhere else (None, math.inf)
+        gram = Spread(X, kernel, crew, device, limit, single=single, stored=stored)
     if shows_progress():
-        text = f"stored, {shown(size)}" if size <= how.memory_limit else "computed in every pass"
-        text = "fused with its products" if isinstance(gram, Fused) else text
+        text = f"stored, {shown(size)}" if stored else "computed in every pass"
+        text = "fused with its products" if isinstance(gram, Fused) or gram.coarse else text
+        text += "" if crew is None else f" in {crew.places} places"
         note(f"kernel of {n}x{n}: {text}, {'single' if single else 'double'} precision")
     return gram
 

@@ -5,8 +5,8 @@ on points in a ring or on a grid ARPACK misses pairs. A second, short iteration 
 orthogonal to all that was found, tells; its Ritz values also show whether some are negative.
 
 Read `leading_pairs` (Lanczos with that look), `QR`, `Dense` and `MirrorGram` (a matrix is stored),
-`lanczos` (one vector at a time, on a kernel that can be formed or on sparse rows), `Krylov`
-(blocks, on anything) and `root_times` (square roots).
+`lanczos` (one vector at a time, on a kernel that can be formed), `Krylov` (blocks, on anything) and
+`root_times` (square roots).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.linalg.blas import dsymv
 from scipy.linalg.lapack import dormqr, dstemr, dsterf, dsytrd, dsytrd_lwork
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from dualpca.arrays import EPS, Array, algebra, backend
+from dualpca.arrays import EPS, Array, algebra, backend, note
 from dualpca.data import Host
 from dualpca.errors import SolverWarning, warn
 from dualpca.operators import (
@@ -34,7 +34,14 @@ from dualpca.operators import (
     is_certainly_definite,
     negatives_of_matrix,
 )
-from dualpca.solvers.base import OF_DOUBLE, KernelOptions, Solver, attainable, threads_for
+from dualpca.solvers.base import (
+    OF_DOUBLE,
+    Accuracy,
+    KernelOptions,
+    Solver,
+    attainable,
+    threads_for,
+)
 
 # --- Lanczos, one vector at a time: ARPACK, and a look at what it may have missed ----------------
 
@@ -50,9 +57,8 @@ LOOK_STEPS, MOST_LOOK_STEPS = 14, 42
 CANCELLED = 1e-2
 """Share of a vector's length, left after projection, below which it is projected again."""
 
-BEYOND, ROUNDED_BEYOND = 1e-9, 16
-"""Relative excess of a Ritz value over the last eigenvalue from which an eigenpair was missed; or
-so many rounding errors of the products."""
+BEYOND = 1e-9
+"""Relative excess of a Ritz value over the last eigenvalue from which an eigenpair was missed."""
 
 STEP_COST, ENTRY_COST, FETCH_COST, CACHED_ORDER = 1.0e6, 3.0, 10.0, 1600
 """Multiply-adds of a large product that last as long as a step without its product, as an entry of
@@ -83,7 +89,7 @@ class Products(LinearOperator):
     Without the checks of the base class, which last longer than a product.
     """
 
-    eps, centring = EPS, False
+    centring = False
 
     def __init__(self, shape: tuple[int, int]) -> None:
         super().__init__(np.dtype(np.float64), shape)  # type: ignore[call-arg]
@@ -143,8 +149,7 @@ def leading_pairs(
     except ArpackError:
         return None
     rest = _look(A, values, vectors, other)
-    beyond = max(BEYOND, ROUNDED_BEYOND * A.eps)
-    if rest.high > (1 + beyond) * values[0] or not values[0] > 0:
+    if rest.high > (1 + BEYOND) * values[0] or not values[0] > 0:
         return None
     return values, vectors, rest
 
@@ -169,8 +174,7 @@ def _look(A: Products, values: Host, vectors: Host, start: Host) -> Remainder:
     basis[:q] = vectors.T
     rest, steps = start - np.add.reduce(start) / m if A.centring else start, 0
     high = float(values[-1])
-    beyond = max(BEYOND, ROUNDED_BEYOND * A.eps)
-    floor, last, below = 100 * EPS * high, (1 + beyond) * float(values[0]), -m * EPS * high
+    floor, last, below = 100 * EPS * high, (1 + BEYOND) * float(values[0]), -m * EPS * high
     while steps < most:
         known, before = basis[: q + steps], float(np.sqrt(rest @ rest))
         rest = rest - (known @ rest) @ known
@@ -211,8 +215,13 @@ ALL_VALUES = 350.0
 """The same for all eigenvalues of a tridiagonal matrix, per m²."""
 
 
-def eigen_cost(m: int, rank: int, *, all_values: bool = False) -> float:
+def eigen_cost(m: int, rank: int, *, all_values: bool = False, gpu: bool = False) -> float:
     """Return the cost of `rank` eigenpairs of a stored matrix, and perhaps all eigenvalues."""
+    if gpu:
+        first, second, third = GPU_EIGH
+        every = ((third * m + second) * m + first) * m
+        few = GPU_BLOCKS + GPU_BASIS * float(m) ** 2
+        return min(every, few) if gpu_suits(m, rank) and not all_values else every
     few = 3 * rank <= m
     if m > MEASURED_ORDER:
         return (EIGH_SUBSET if few else EIGH_FULL) * float(m) ** 3
@@ -242,18 +251,74 @@ RESTARTS = 12
 """Of Lanczos: after so many a direct solver is faster."""
 
 
-def top_pairs(A: Array, rank: int) -> tuple[Array, Array]:
+def top_pairs(A: Array, rank: int, wanted: Accuracy = OF_DOUBLE) -> tuple[Array, Array]:
     """Return the `rank` largest eigenvalues of a stored matrix, ascending, and eigenvectors.
 
     By Lanczos to machine precision where that is faster, as it is where eigenvalues fall (KernelPCA
-    of 500 points takes 6 ms, 13 without); A is overwritten otherwise.
+    of 500 points takes 6 ms, 13 without), or by blocks on a GPU; A is overwritten otherwise.
     """
+    if backend.on_cuda(A) and gpu_suits(int(A.shape[0]), rank):
+        pairs = block_pairs(A, rank, wanted)
+        if pairs is not None:
+            return pairs
     if suits(int(A.shape[0]), rank) and not backend.is_foreign(A) and A.flags.c_contiguous:
         with backend.threads_outside(A):
             found = leading_pairs(MatrixProducts(A), rank, 0.0, np.random.default_rng(0), RESTARTS)
         if found is not None:
             return found[:2]
     return algebra.top_eigh(A, rank)
+
+
+GPU_EIGH, GPU_BLOCKS, GPU_PASS = (2.5e8, 4e4, 15.0), 1.5e11, 4e10
+"""Multiply-adds of a large product on a GPU that last as long as all eigenpairs of a matrix, per m,
+m² and m³; as a few of them by blocks; and as the small factorisations of a Krylov pass."""
+GPU_LEAST, GPU_MOST, GPU_BASIS, GPU_CYCLES = 768, 20_000, 288, 3
+"""Order from which blocks are faster than all eigenpairs of a stored matrix, and largest order;
+vectors of a basis, and bases before giving up."""
+
+
+def gpu_suits(order: int, rank: int) -> bool:
+    """Return True if blocks find so few eigenpairs of a stored matrix faster on a GPU."""
+    return GPU_LEAST <= order <= GPU_MOST and 0 < rank and 12 * block_size(rank, order) <= order
+
+
+def block_pairs(A: Array, rank: int, wanted: Accuracy) -> tuple[Array, Array] | None:
+    """Return the `rank` largest eigenvalues of a stored matrix, ascending, and eigenvectors.
+
+    Block Krylov that looks at its Ritz values once a basis: every look takes a GPU as long as ten
+    products. None where three bases would not be enough, as of noise alone.
+    """
+    m = int(A.shape[0])
+    b = block_size(rank, m, width_free=rank <= 16)
+    depth = max(4, GPU_BASIS // b)
+    V = algebra.orthonormal(backend.normal(np.random.default_rng(0), (m, b), A))
+    xp, before = backend.namespace(A), math.inf
+    for left in reversed(range(GPU_CYCLES)):
+        blocks, images = [V], [A @ V]
+        for _ in range(depth - 1):
+            Q, rest = xp.concat(blocks, axis=1), images[-1]
+            for _ in range(2):
+                rest = rest - Q @ (Q.T @ rest)
+            blocks.append(algebra.orthonormal(rest))
+            images.append(A @ blocks[-1])
+        Q, AQ = xp.concat(blocks, axis=1), xp.concat(images, axis=1)
+        values, weights = descending_eigh(Q.T @ AQ)
+        vectors = Q @ weights
+        theta = backend.to_numpy(values)
+        left_over = xp.linalg.vector_norm(AQ @ weights - vectors * values, axis=0)
+        rho = backend.to_numpy(left_over)
+        gap = np.maximum(theta[:rank] - unexplored(theta, rho, rank), rho[:rank])
+        angle = float(np.max(rho[:rank] / gap))
+        if not np.isfinite(angle):
+            return None
+        floor = 50 * EPS * max(theta[0], 0.0)
+        if angle <= wanted.angle or bool(np.all(rho[:rank] <= floor)):
+            return xp.flip(values[:rank], axis=0), xp.flip(vectors[:, :rank], axis=1)
+        # as much again for every basis that is left, and a little more
+        if angle * (angle / min(before, 1.0)) ** left > 10 * wanted.angle:
+            return None
+        before, V = angle, algebra.orthonormal(vectors[:, :b])
+    return None
 
 
 def tridiagonal_pairs(A: Array, rank: int) -> tuple[Array, Array, Array] | None:
@@ -332,7 +397,8 @@ class Dense(Solver):
         """Return the cost of forming and decomposing the matrix."""
         m = operator.shape[0]
         look = _looks(operator, rank) and rank < m
-        return operator.dense_cost + eigen_cost(m, rank, all_values=look)
+        gpu = backend.on_cuda(operator.like)
+        return operator.dense_cost + eigen_cost(m, rank, all_values=look, gpu=gpu)
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the leading eigenpairs."""
@@ -343,7 +409,8 @@ class Dense(Solver):
             A, trace = operator.dense_for(rank), operator.trace
             share = concentration(A, trace)  # before A is overwritten
             if not _looks(operator, rank):
-                (values, vectors), negatives = top_pairs(A, rank), None
+                (values, vectors), negatives = top_pairs(A, rank, attainable(operator)), None
+                values, vectors = (backend.alongside(a, operator.like) for a in (values, vectors))
             else:
                 values, vectors, negatives = _pairs_and_negatives(A, rank, operator.eps)
         return Spectrum(values, vectors, trace, operator.dim, 0.0, share, negatives).ordered()
@@ -398,19 +465,10 @@ def unmirrored(found: Spectrum, operator: Factored) -> Spectrum:
     return replace(found, vectors=vectors)
 
 
-# --- One vector at a time: a kernel that can be formed, or sparse rows ---------------------------
+# --- One vector at a time: a kernel that can be formed -------------------------------------------
 
 ORTHOGONALISE = 8.0
 """How many times longer than a large product orthogonalisation takes."""
-
-ALONE = 5.0
-"""How many times longer than a large product one with a single vector takes, where the operator is
-not stored."""
-
-FEWEST_RESTARTS, MOST_RESTARTS = 3, 50
-"""Where the operator is not stored: as many as take as long as forming it, between these. Rows of
-noise alone need hundreds: 20,000×1,000, 3 % filled, took 0.8 s, and 0.3 s where they are formed."""
-
 
 CERTAIN_ORDER = 256
 """Order up to which a Cholesky factor takes little time beside the eigenpairs."""
@@ -421,38 +479,7 @@ def lanczos_cost(operator: Operator, rank: int) -> float:
     m = operator.shape[0]
     if 2 * basis_size(rank) > m or rank < 1:
         return float("inf")
-    if operator.one_by_one:
-        steps = basis_size(rank) + LOOK_STEPS
-        return steps * (STEP_COST + ALONE * operator.pass_cost + ORTHOGONALISE * m * steps)
     return operator.dense_cost + pairs_cost(m, rank) if operator.formable else float("inf")
-
-
-def formed_cost(operator: Operator, rank: int) -> float:
-    """Return the cost of forming a matrix that is not stored, and of its leading eigenpairs."""
-    m = operator.shape[0]
-    pairs = pairs_cost(m, rank) if suits(m, rank) else eigen_cost(m, rank)
-    return operator.dense_cost + pairs
-
-
-class RowProducts(Products):
-    """FᵀF of sparse rows, in the precision of the rows; sums over blocks of them run in float64."""
-
-    def __init__(self, operator: Factored) -> None:
-        super().__init__(operator.shape)
-        self.operator, self.eps = operator, operator.given_eps
-        self.single = self.eps > EPS
-
-    def matvec(self, v: Host) -> Host:  # type: ignore[override]
-        """Return FᵀF v."""
-        V = v.reshape(-1, 1)
-        found = self.operator @ (V.astype(np.float32) if self.single else V)
-        return np.asarray(found[:, 0], dtype=np.float64)
-
-    def refined(self, vectors: Host) -> tuple[Host, Host]:
-        """Return eigenpairs among combinations of vectors, ascending, from products in float64."""
-        Y = self.operator.half(vectors)
-        values, weights = np.linalg.eigh(Y.T @ Y)
-        return values, vectors @ weights
 
 
 def lanczos(operator: Operator, rank: int, tol: float, rng: np.random.Generator) -> Spectrum | None:
@@ -461,7 +488,7 @@ def lanczos(operator: Operator, rank: int, tol: float, rng: np.random.Generator)
     Parameters
     ----------
     operator : Operator
-        On the host: a matrix that can be formed, or sparse rows.
+        On the host: a matrix that can be formed.
     rank : int
     tol : float
         Relative eigenvalue error that may remain; residuals are those of `attainable` if 0.
@@ -471,33 +498,18 @@ def lanczos(operator: Operator, rank: int, tol: float, rng: np.random.Generator)
     Notes
     -----
     O(m²) a step, 2.5q + 34 steps usually, and the matrix, (m, m): ten components of 1,500 points
-    take 54 ms, with blocks 120. Of sparse rows a step is a product with one vector, and nothing is
-    formed.
+    take 54 ms, with blocks 120.
     """
     with backend.threads_outside(operator.like):
-        best, restarts = attainable(operator), None
-        residual = max(best.residual, 0.5 * tol)
-        A: RowProducts | MatrixProducts
-        if isinstance(operator, Factored) and operator.one_by_one:
-            ratio = 2 * formed_cost(operator, rank) / lanczos_cost(operator, rank)
-            A = RowProducts(operator)
-            restarts = int(min(max(ratio, FEWEST_RESTARTS), MOST_RESTARTS))
-            if best is OF_DOUBLE:  # to the last digit: that is a few steps more
-                residual = 0.5 * tol
-        else:
-            A = MatrixProducts(*operator.matrix())
-        found = leading_pairs(A, rank, residual, rng, restarts)
+        residual = max(attainable(operator).residual, 0.5 * tol)
+        A = MatrixProducts(*operator.matrix())
+        found = leading_pairs(A, rank, residual, rng)
         if found is None:
             return None
         values, vectors, rest = found
-        if isinstance(A, RowProducts) and A.single:
-            values, vectors = A.refined(vectors)
-        residual = max(residual, EPS)
         gap = np.maximum(values - rest.high, residual * values)
         error = float(np.max(residual * np.minimum(1.0, residual * values / gap)))
-        negatives = None
-        if isinstance(A, MatrixProducts) and not operator.definite:
-            negatives = _negatives(operator, A, rest, values)
+        negatives = None if operator.definite else _negatives(operator, A, rest, values)
         trace = operator.trace
     return Spectrum(values, vectors, trace, operator.dim, error, negatives=negatives).ordered()
 
@@ -543,11 +555,13 @@ def descending_eigh(T: Array) -> tuple[Array, Array]:
 class Basis:
     """An orthonormal basis Q of a Krylov space, kept as rows Qᵀ, and T = QᵀAQ."""
 
-    def __init__(self, start: Array, capacity: int) -> None:
+    def __init__(self, start: Array, capacity: int, *, exact_first: bool = False) -> None:
         m, self.size = start.shape
         self.fresh = self.size  # vectors whose product with A is not known yet
+        self.exact_first = exact_first  # the first product alone is not rounded to few bits
+        self.beside: Array | None = None  # how the fresh vectors follow from those before them
         self.capacity = max(capacity, self.size)
-        self.Qt = backend.asarray(np.zeros((self.capacity, m)), start)
+        self.Qt = backend.empty((self.capacity, m), start)
         self.T = backend.asarray(np.zeros((self.capacity, self.capacity)), start)
         self.Qt[: self.size, :] = start.T
 
@@ -563,8 +577,12 @@ class Basis:
         """
         old = self.size - self.fresh
         Qt = self.Qt[: self.size, :]
-        Zt = (A @ Qt[old:, :].T).T
+        V = Qt[old:, :].T
+        Zt = (A.times_in_double(V) if self.exact_first and not old else A @ V).T
         Ht = Zt @ Qt.T
+        if self.exact_first and self.beside is not None:  # known better than from this product
+            Ht[:, :old] = 0.0
+            Ht[:, old - self.beside.shape[1] : old] = self.beside
         self.T[old : self.size, : self.size] = Ht
         self.T[: self.size, old : self.size] = Ht.T
         U, s, Vt = algebra.svd((Zt - Ht @ Qt).T)
@@ -575,21 +593,26 @@ class Basis:
         """Return the eigenpairs of T, largest first."""
         return descending_eigh(self.T[: self.size, : self.size])
 
-    def advance(self, rest: Array, values: Array, weights: Array, keep: int) -> bool:
+    def scale(self) -> Array:
+        """Return the largest diagonal entry of T, (1,): the largest Ritz value is no smaller."""
+        xp = backend.namespace(self.T)
+        return xp.max(xp.linalg.diagonal(self.T), keepdims=True)
+
+    def advance(self, rest: Array, values: Array, weights: Array | None, keep: int) -> bool:
         """Append the next block, restarting from `keep` Ritz vectors if there is no room."""
         lengths = norms(backend.to_numpy(rest), axis=1)
         kept = int(np.sum(lengths > 50 * EPS * max(float(values[0]), 0.0)))
         kept = min(kept, self.Qt.shape[1] - self.size)
         if kept == 0:
             return False
-        if self.size + kept > self.capacity:
+        if weights is not None and self.size + kept > self.capacity:
             self.Qt[:keep, :] = self.combine(weights[:, :keep]).T
             self.T *= 0.0
             for p in range(keep):
                 self.T[p, p] = values[p]
             self.size = keep
         self.Qt[self.size : self.size + kept, :] = self.next[:, :kept].T
-        self.size, self.fresh = self.size + kept, kept
+        self.size, self.fresh, self.beside = self.size + kept, kept, rest[:kept, :]
         return True
 
 
@@ -613,19 +636,67 @@ EXPENSIVE = 5e7
 TYPICAL_PASSES, SKINNY = 12, 2.0
 """For the cost: passes of a usual run, and how much slower a product with a thin block is than a
 large one."""
+VECTORS_KEPT, UNCHECKED = 12, 5
+"""Where blocks are narrower than the pairs wanted: vectors in a basis for every pair, at least, and
+up to how many for every pair nobody looks whether they are enough."""
+SINGLE_NOISE = 5e-9
+"""Length of a residual beside the largest eigenvalue that may be rounding error of products with
+float32 rows."""
+COPY_WIDTH = 1e-5
+"""Relative difference up to which Ritz values count as one eigenvalue, of which a block holds no
+more copies than it has vectors."""
 PASS_COST, NEGATIVES_COST = 1e7, 240.0
 """Multiply-adds that last as long as the calls of a pass, whatever the size; products with one
 vector that last as long as the search for negative eigenvalues."""
 
 
-def block_size(rank: int, order: int, *, width_free: bool = False) -> int:
+THINNED, FEWEST_LED, LED_TOL = 8, 64, 1e-5
+"""Of a start from a part of the points: one in so many, of which there are so many a column of the
+block at least, and the relative error of eigenvalues among them, which their choice exceeds."""
+ROUNDED_BLOCKS = 6
+"""Blocks of a basis of which all but the first come from rounded products."""
+
+
+def rounded_block(rank: int, order: int) -> int:
+    """Return the width of a block for products that take as long for 32 columns as for fewer.
+
+    One column is left for the means, which come with the first product.
+    """
+    return min(order, -(-(2 * rank + 5) // 32) * 32 - 1)
+
+
+def block_size(
+    rank: int, order: int, *, width_free: bool = False, widest: int | None = None
+) -> int:
     """Return the width of a block: a fifth more than wanted, to separate the last ones.
 
     A multiple of 8, which suits vector registers; twice the number wanted where products with
-    wide blocks cost little more than with thin ones.
+    wide blocks cost little more than with thin ones; at most `widest`.
     """
     width = 2 * rank + 4 if width_free else rank + max(4, rank // 5)
-    return min(order, -(-width // 8) * 8)
+    width = -(-width // 8) * 8
+    return min(order, width if widest is None else min(width, widest))
+
+
+def basis_vectors(rank: int, b: int, m: int) -> int:
+    """Return how many vectors a basis of blocks of b holds, for `rank` eigenvectors of length m."""
+    wanted = max(BASIS_BLOCKS * b, VECTORS_KEPT * rank if b < rank else 0)
+    return min(m, max(FEWEST_BLOCKS * max(b, rank), min(wanted, BASIS_BYTES // (8 * m))))
+
+
+def vectors_combined(A: Operator, rank: int, b: int) -> int:
+    """Return how many vectors a basis is left with: a block of them where they are sharpened."""
+    return max(rank, b) if A.single and A.width_free else rank
+
+
+class Corrected(NamedTuple):
+    """Ritz values, a block of their vectors, their relative error, and if that is too large."""
+
+    values: Array
+    vectors: Array
+    error: float
+    passes: int
+    unsettled: bool
 
 
 @dataclass(frozen=True)
@@ -681,22 +752,20 @@ class Krylov(Solver):
     def block_cost(operator: Operator, rank: int) -> float:
         """Return the cost with blocks."""
         m = smaller_side(operator).shape[0]
-        b = block_size(rank, m)
-        if 4 * b > m:
+        full, b = (block_size(rank, m, widest=w) for w in (None, operator.widest_block))
+        if 4 * full > m:
             return float("inf")
-        work = SKINNY * operator.pass_cost + ORTHOGONALISE * m * TYPICAL_PASSES * b
-        found = TYPICAL_PASSES * (b * float(work) + PASS_COST + EIGH_FULL * (6.0 * b) ** 3)
+        passes = TYPICAL_PASSES * math.sqrt(full / b)
+        work = SKINNY * operator.pass_cost + ORTHOGONALISE * m * passes * b
+        calls = GPU_PASS if backend.on_cuda(operator.like) else PASS_COST
+        found = passes * (b * float(work) + calls + EIGH_FULL * (0.5 * passes * b) ** 3)
         return found + (0.0 if operator.definite else NEGATIVES_COST * float(operator.pass_cost))
 
     def solve(self, operator: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
         """Return the `rank` leading eigenpairs."""
         side, found = smaller_side(operator), None
-        thin = self.thin or side.one_by_one
-        if thin and lanczos_cost(side, rank) < self.block_cost(operator, rank):
+        if self.thin and lanczos_cost(side, rank) < self.block_cost(operator, rank):
             found = lanczos(side, rank, self.tol, rng)
-            if found is None and side.one_by_one:
-                if formed_cost(side, rank) < self.block_cost(operator, rank):
-                    found = Dense().solve(side, rank, rng)
         if found is None:
             with threads_for(side):
                 found = self._by_blocks(side, min(rank, side.shape[0]), rng)
@@ -705,45 +774,127 @@ class Krylov(Solver):
         return unmirrored(found, operator)
 
     def _by_blocks(self, A: Operator, rank: int, rng: np.random.Generator) -> Spectrum:
-        """Return the leading eigenpairs; those of coarse products are led to the end by others."""
-        ritz, found, error, beyond = self._iterate(A, rank, rng)
-        values, vectors = ritz[:rank], found[:, :rank]
-        if A.single:
-            values, vectors, error = rayleigh_ritz(A, found, rank, beyond)
-        if error > self.tol and A.coarse:
-            sharp = A.sharper()
-            ritz, found, error, seen = self._iterate(sharp, rank, rng, found)
-            values, vectors, error = rayleigh_ritz(sharp, found, rank, max(seen, beyond))
+        """Return the leading eigenpairs."""
+        if A.coarse:
+            ritz, found, error = self._from_rounded(A, rank, rng)
+            values, vectors = ritz[:rank], found[:, :rank]
+        else:
+            b = block_size(rank, A.shape[0], width_free=A.width_free, widest=A.widest_block)
+            ritz, found, error, beyond = self._iterate(A, rank, rng, b)
+            if b < rank and hides_copies(backend.to_numpy(ritz)[:rank], rank, b):
+                b = block_size(rank, A.shape[0])
+                ritz, found, error, beyond = self._iterate(A, rank, rng, b)
+            values, vectors = ritz[:rank], found[:, :rank]
+            if A.single:
+                values, vectors, error = rayleigh_ritz(A, found, rank, beyond)
         share = None  # left to random probes, unless a product more would be felt
         if A.pass_cost > EXPENSIVE:
             share = extrapolated_concentration(ritz, A.trace, A.shape[0], rank)
         return Spectrum(values, vectors, A.trace, A.dim, error, share).ordered()
 
-    def _iterate(
-        self, A: Operator, rank: int, rng: np.random.Generator, start: Array | None = None
-    ) -> tuple[Array, Array, float, float]:
-        """Return Ritz values, vectors, their relative error, and what may be left outside."""
-        m = A.shape[0]
-        b = block_size(rank, m, width_free=A.width_free)
-        start = start_block(A, b, rng) if start is None else algebra.orthonormal(start)
-        blocks = max(FEWEST_BLOCKS, min(BASIS_BLOCKS, BASIS_BYTES // (8 * m * b)))
-        basis = Basis(start, min(m, blocks * b))
-        for left in reversed(range(self.max_passes)):
+    def _from_rounded(
+        self, A: Operator, rank: int, rng: np.random.Generator
+    ) -> tuple[Array, Array, float]:
+        """Return Ritz values, a block of their vectors, and the relative error of those wanted.
+
+        Every second, fourth, … point tells nearly all (`start_led`): one product in full precision
+        with what it leads to, and the corrections, which are small, from rounded ones. They are
+        small if the start was good; otherwise the next basis starts from what they lead to.
+        """
+        V, smallest = self._start_led(A, rounded_block(rank, A.shape[0]), rank, rng)
+        passes, rough = 0, A.rounding <= SAFETY * self.tol * smallest
+        while True:
+            found = self._corrected(A, V, rank, passes, rough=rough)
+            passes, last = found.passes, found.passes >= self.max_passes
+            if found.unsettled and last:
+                self._warn_of_error(found.error)
+            if last or not found.unsettled:
+                return found.values, found.vectors, found.error
+            V, rough = algebra.orthonormal(found.vectors), False
+
+    def _corrected(
+        self, A: Operator, V: Array, rank: int, passes: int, *, rough: bool
+    ) -> Corrected:
+        """Return what one basis that starts with V, (m, b), leads to, after so many passes.
+
+        All of its products may be rough where rounding errors are below what is asked for.
+        """
+        b, exact = V.shape[1], 0 if rough else V.shape[1]
+        basis = Basis(V, min(A.shape[0], ROUNDED_BLOCKS * b), exact_first=not rough)
+        while True:
             rest = basis.expand(A)
+            passes += 1
             values, weights = basis.ritz()
             part = rest @ weights[-rest.shape[1] :, :]
             errors, beyond, done = self._errors(A, values, part, rank)
-            if not (done or left):
-                warn(
-                    f"block Krylov stopped after {self.max_passes} passes with a relative "
-                    f"eigenvalue error near {np.max(errors):.1e}; {self.tol:.1e} was asked for. "
-                    "Raise tol, ask for fewer components, or use solver='dense'.",
-                    SolverWarning,
-                )
+            error, blurred = self._blur(A, values, weights[exact:, :], errors, beyond)
+            note(f"pass {passes}: relative error of eigenvalues {error:.1e}")
+            ended = basis.size + rest.shape[1] > basis.capacity or passes >= self.max_passes
+            if done or ended or not basis.advance(rest, values, weights, 0):
+                break
+        unsettled = blurred or (ended and not done)
+        return Corrected(values, basis.combine(weights[:, :b]), error, passes, unsettled)
+
+    def _blur(
+        self, A: Operator, values: Array, corrections: Array, errors: Host, beyond: float
+    ) -> tuple[float, bool]:
+        """Return the relative error with what rounded products add, and if they spoil a vector."""
+        rank = errors.shape[0]
+        theta = backend.to_numpy(values)[:rank]
+        lengths = norms(backend.to_numpy(corrections[:, :rank]), axis=0)
+        gap = np.maximum(theta - beyond, A.rounding)
+        turned = A.rounding * lengths / gap
+        added = np.maximum(A.rounding * lengths**2, turned**2 * gap) / np.maximum(theta, gap)
+        spoilt = (turned > attainable(A).angle) & (added > self.tol)
+        error = float(np.max(np.maximum(errors, added), initial=0.0))
+        return error, bool(np.any(spoilt))
+
+    def _start_led(
+        self, A: Operator, b: int, rank: int, rng: np.random.Generator
+    ) -> tuple[Array, float]:
+        """Return an orthonormal block near the leading eigenvectors, from a part of the points.
+
+        And about how large the smallest eigenvalue wanted is, 0 where that is not known. The same
+        question about an eighth of the points takes 1/64 of the time, and the product that leads
+        from these to all of them an eighth of one: it saves two or three.
+        """
+        small = A.thinned(THINNED) if A.shape[0] >= THINNED * FEWEST_LED * b else None
+        if small is None:
+            return start_block(A, b, rng), 0.0
+        coarse = replace(self, tol=max(self.tol, LED_TOL))
+        values, found, _ = coarse._from_rounded(small, rank, rng)
+        return algebra.orthonormal(A.led(THINNED, found)), THINNED * float(values[rank - 1])
+
+    def _iterate(
+        self, A: Operator, rank: int, rng: np.random.Generator, b: int
+    ) -> tuple[Array, Array, float, float]:
+        """Return Ritz values, vectors, their relative error, and what may be left outside."""
+        m = A.shape[0]
+        start = start_block(A, b, rng)
+        basis = Basis(start, basis_vectors(rank, b, m))
+        unchecked = UNCHECKED * rank if b < rank else 0
+        for left in reversed(range(self.max_passes)):
+            rest = basis.expand(A)
+            if left and basis.size < unchecked and basis.advance(rest, basis.scale(), None, 0):
+                continue
+            values, weights = basis.ritz()
+            part = rest @ weights[-rest.shape[1] :, :]
+            errors, beyond, done = self._errors(A, values, part, rank)
+            done = done and basis.size >= min(rank, m)
             if done or not left or not basis.advance(rest, values, weights, rank + b):
                 break
-        vectors = basis.combine(weights[:, : max(rank, b) if A.single and A.width_free else rank])
+        if not (done or left):
+            self._warn_of_error(float(np.max(errors)))
+        vectors = basis.combine(weights[:, : vectors_combined(A, rank, b)])
         return values, vectors, float(np.max(errors, initial=0.0)), beyond
+
+    def _warn_of_error(self, error: float) -> None:
+        warn(
+            f"block Krylov stopped after {self.max_passes} passes with a relative eigenvalue error "
+            f"near {error:.1e}; {self.tol:.1e} was asked for. Raise tol, ask for fewer components, "
+            "or use solver='dense'.",
+            SolverWarning,
+        )
 
     def _errors(
         self, A: Operator, values: Array, rest: Array, rank: int
@@ -753,6 +904,8 @@ class Krylov(Solver):
         theta = backend.to_numpy(values)
         rho = norms(backend.to_numpy(rest), axis=0)
         floor = max(50 * EPS * max(theta[0], 0.0), A.noise)
+        if A.single and not A.noise:  # float32 rows: what their own rounding errors leave
+            floor = np.maximum(best.residual * theta[:rank], SINGLE_NOISE * theta[0])
         beyond = unexplored(theta, rho, rank)
         gap = np.maximum(theta[:rank] - beyond, rho[:rank])
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -761,6 +914,23 @@ class Krylov(Solver):
             settled = (rho[:rank] <= floor) | ((errors <= best.value) & (angle <= best.angle))
             errors = np.where(settled, 0.0, errors)
         return errors, beyond, bool(np.all(errors <= SAFETY * self.tol))
+
+
+def hides_copies(theta: Host, rank: int, width: int) -> bool:
+    """Return True if a basis grown by `width` vectors may lack eigenvectors.
+
+    Of an eigenvalue that is repeated more often than that it holds `width` copies; where it could
+    not grow to `rank` vectors, all that there are.
+
+    Examples
+    --------
+    >>> hides_copies(np.array([3.0, 2.0, 2.0, 2.0, 1.0]), 5, 3)
+    True
+    >>> hides_copies(np.array([3.0, 2.5, 2.0, 1.5, 1.0]), 5, 3)
+    False
+    """
+    apart = theta[: 1 - width] - theta[width - 1 :]
+    return theta.size < rank or bool(np.any(apart <= COPY_WIDTH * theta[: 1 - width]))
 
 
 def unexplored(theta: Host, rho: Host, rank: int) -> float:
