@@ -11,10 +11,10 @@ rows beside the model), `pooling` (completed tables) and `wishart`.
 """
 
 from dualpca.gaussian.control_limits import (
-    FactorMonitor,
-    Monitor,
+    FactorJudge,
+    Judge,
     Outliers,
-    SpikedMonitor,
+    SpikedJudge,
     Statistics,
     judge,
     laws,

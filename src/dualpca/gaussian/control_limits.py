@@ -347,7 +347,7 @@ class Outliers(_Judged):
 
 
 @dataclass(frozen=True)
-class SpikedMonitor:
+class SpikedJudge:
     """Complete rows under N(μ, Σ (ℓ − σ²) v vᵀ + σ²I): PCA and PPCA.
 
     T² = Σ y_p²/ℓ_p over the axes that vary, SPE = ‖x − μ‖² − Σ y_p² (theory 16.1), in the units
@@ -413,14 +413,14 @@ class SpikedMonitor:
 
 
 @dataclass(frozen=True)
-class FactorMonitor:
+class FactorJudge:
     """Rows with missing values, or a separate noise for every feature: x = Wz + μ + ε.
 
     With r = Ψ_o^{-1/2}(x_o − μ_o) and Ψ_o^{-1/2}W_o = U S Qᵀ over the observed entries,
     T² = Σ (u_pᵀr)²/(1 + s_p²) and SPE = unit·‖r − UUᵀr‖²: z̄ᵀ Var(z̄)⁻¹ z̄ of the posterior mean, and
     the residual of generalised least squares. They are independent, T² ~ χ²_k and SPE/unit ~
     χ²_{|o|−k} with k = rank W_o, whatever is missing; for PPCA's complete rows both are those of
-    `SpikedMonitor`.
+    `SpikedJudge`.
 
     Parameters
     ----------
@@ -552,7 +552,7 @@ class FactorMonitor:
         return inside, outside
 
 
-Monitor = SpikedMonitor | FactorMonitor
+Judge = SpikedJudge | FactorJudge
 
 
 def complete_rows(reference: Reference, ell: Floats, noise: float, rest: float) -> Measured:
