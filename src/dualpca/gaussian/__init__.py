@@ -13,6 +13,8 @@ rows beside the model), `pooling` (completed tables) and `wishart`.
 from dualpca.gaussian.control_limits import (
     FactorJudge,
     Judge,
+    Law,
+    Maps,
     Outliers,
     SpikedJudge,
     Statistics,
@@ -44,6 +46,7 @@ from dualpca.gaussian.observed import (
 )
 from dualpca.gaussian.reference import (
     Reference,
+    autocorrelation,
     completed,
     incomplete_reference,
     noisy_reference,

@@ -346,6 +346,15 @@ class Outliers(_Judged):
         return (1 - self.level) * int(np.count_nonzero(judged))
 
 
+class Maps(NamedTuple):
+    """Matrices of p patterns of missing values, for centred rows with 0 where nothing is known."""
+
+    scores: Floats  # (p, q, d), A with T² = ‖Ax‖²: Ax ~ N(0, I) where all directions are known
+    residuals: Floats  # (p, d, d), E with SPE = ‖Ex‖²
+    known: Floats  # (p, q, q), projection on the directions that the features determine
+    degrees: Degrees
+
+
 @dataclass(frozen=True)
 class SpikedJudge:
     """Complete rows under N(μ, Σ (ℓ − σ²) v vᵀ + σ²I): PCA and PPCA.
@@ -550,6 +559,23 @@ class FactorJudge:
         """Return the roots of the contributions, (n, d) each; 0 where nothing was observed."""
         inside, outside = joined([part[:2] for part in self._parts(X)])
         return inside, outside
+
+    def maps(self, masks: Floats) -> Maps:
+        """Return what centred rows that observe these features are multiplied with, on the host.
+
+        O(d²q + q³) per mask, (p, d), after which a row costs O(d²).
+        """
+        a, Q = self._directions(masks)
+        degrees = self._degrees(masks, a, Q)
+        B, root = self._loadings, 1 / np.sqrt(self.factors.psi)
+        known = a > 0
+        size = np.where(known, a, 1.0)
+        turned = Q.swapaxes(1, 2) @ (B.T * masks[:, None, :]) * root  # QᵀBᵀΨ^{-1/2}
+        scores = Q @ ((known / np.sqrt(size * (1 + size)))[:, :, None] * turned)
+        fitted = masks[:, :, None] * (B @ (Q @ ((known / size)[:, :, None] * turned)))
+        off = (masks * root)[:, :, None] * np.eye(masks.shape[1]) - fitted
+        some = (self.unit**0.5 * (degrees.rest > 0))[:, None, None]
+        return Maps(scores, some * off, Q * known[:, None, :] @ Q.swapaxes(1, 2), degrees)
 
 
 Judge = SpikedJudge | FactorJudge
