@@ -247,7 +247,7 @@ class Watch:
 
     center: Annotated[Array, "d"]
     scale: Annotated[Array, "d", "> 0"]
-    factors: Annotated[Factors, "d"]
+    factors: Annotated[Factors, "d q"]
     reference: Reference
     unit: Annotated[float, "> 0"]
     noise: Annotated[Array, "d", "> 0"]
@@ -483,14 +483,14 @@ class Plan:
         Of the sensors.
     """
 
-    watch: Watch
+    watch: Annotated[Watch, "w=d d=s q"]
     statistics: tuple[str, ...]
     smoothing: Annotated[float, "> 0, <= 1"]
     lags: Annotated[int, ">= 0"]
     limits: dict[str, Annotated[float, "> 0, or inf"]]
     levels: dict[str, Annotated[float, "> 0, < 1"]]
     rules: tuple[tuple[int, int], ...]
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], "d"]
     innovations: tuple[Annotated[Array, "q"], Annotated[Array, "d"]] | None = None
 
     @cached_property
@@ -658,7 +658,7 @@ class State:
     before: Annotated[Array, "l d", "or nan"]
     last: Annotated[Array, "2 p"]
     recent: Annotated[Array, "r 2", "or nan"]
-    traces: tuple[Trace, ...] = ()
+    traces: tuple[Annotated[Trace, "d q"], ...] = ()
 
     @classmethod
     def fresh(cls, plan: Plan) -> State:
@@ -897,12 +897,17 @@ def _charted(
     after = replace(after, traces=traces)
     first = max(len(state.traces) - 1, 0)
     episodes = [trace.episode(plan) for trace in traces[first:] if trace.last >= state.seen]
-    r = np.where(np.isnan(measures.residuals), 0.0, measures.residuals)
-    contributions = np.copysign(r * r, r)
+    contributions = _contributions(measures)
     chart = Chart(
         statistics, bounds, alarms, contributions, tuple(episodes), plan.names, state.seen, time
     )
     return chart, after
+
+
+def _contributions(measures: Measures) -> Floats:
+    """Return the squares of the residuals with their signs, 0 where nothing was observed."""
+    r = np.where(np.isnan(measures.residuals), 0.0, measures.residuals)
+    return r * np.abs(r)
 
 
 def _ratio(values: Floats, limits: Floats) -> Floats:
@@ -965,11 +970,105 @@ def noted(
 
 
 @dataclass(frozen=True)
-class MonitorModel:
-    """How rows are judged, and how far that has come."""
+class Record:
+    """What phase I showed, as files can hold it.
 
-    plan: Plan
-    state: State
+    Parameters
+    ----------
+    statistics, limits : dict of str to array of shape (n,)
+    contributions : array of shape (n, d)
+    traces, aside : tuples of Trace
+        Episodes of its chart, and those set aside.
+    lengths : dict of str to float
+        Run length of every statistic alone.
+    time : array of shape (n,), optional
+        Numbers or text.
+    dates : bool
+        The text is of dates.
+    """
+
+    statistics: dict[str, Annotated[Array, "n", "or nan"]]
+    limits: dict[str, Annotated[Array, "n", "or inf"]]
+    contributions: Annotated[Array, "n d"]
+    traces: tuple[Annotated[Trace, "d q"], ...]
+    aside: tuple[Annotated[Trace, "d q"], ...]
+    lengths: dict[str, Annotated[float, "> 0"]]
+    time: Annotated[Array, "labels n"] | None = None
+    dates: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        chart: Chart,
+        traces: tuple[Trace, ...],
+        aside: tuple[Trace, ...],
+        lengths: dict[str, float],
+    ) -> Record:
+        """Return what a chart of phase I shows."""
+        time, dates = chart.time, False
+        if time is not None and time.dtype.kind not in "fiuU":
+            given = [Moment.of(one) for one in time]
+            dates = all(one.date for one in given)
+            time = np.array([one.value if dates else str(one.value) for one in given])
+        parts = chart.statistics, chart.limits, chart.contributions
+        return cls(*parts, traces, aside, lengths, time, dates)
+
+    def chart(self, plan: Plan) -> Chart:
+        """Return the chart."""
+        alarms = np.zeros(len(self.contributions), dtype=np.bool_)
+        for name, values in self.statistics.items():
+            alarms |= values > self.limits[name]
+        time = self.time
+        if time is not None and self.dates:
+            time = time.astype("datetime64")
+        episodes = tuple(trace.episode(plan) for trace in self.traces)
+        return Chart(
+            dict(self.statistics),
+            dict(self.limits),
+            alarms,
+            self.contributions,
+            episodes,
+            plan.names,
+            0,
+            time,
+        )
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What ordinary rows after phase I say of the mean and covariance, with forgetting.
+
+    Parameters
+    ----------
+    weight : float
+        Of the rows that are remembered.
+    squares : float
+        Sum of their squared weights.
+    mean : array of shape (w,)
+        Around the centre of phase I, in units of the fit.
+    scatter : array of shape (w, w)
+    first : Watch
+        Of phase I.
+    state : State
+        Of the rows that were learned from: those in an open episode are left out.
+    """
+
+    weight: Annotated[float, "> 0"]
+    squares: Annotated[float, "> 0"]
+    mean: Annotated[Array, "w"]
+    scatter: Annotated[Array, "w w"]
+    first: Annotated[Watch, "w=d d=s q"]
+    state: Annotated[State, "d q"]
+
+
+@dataclass(frozen=True)
+class MonitorModel:
+    """How rows are judged, how far that has come, what phase I showed, what was learned since."""
+
+    plan: Annotated[Plan, "d q w"]
+    state: Annotated[State, "d q"]
+    record: Annotated[Record, "d q?"]
+    learned: Annotated[Learned, "d q w"] | None = None
 
     def update(self, rows: Floats, time: Host | None = None) -> tuple[Chart, MonitorModel]:
         """Judge the rows that come next; return their chart and the monitor after them."""
@@ -980,7 +1079,62 @@ class MonitorModel:
         """Judge rows from a fresh start."""
         return advance(self.plan, State.fresh(self.plan), rows, time)[0]
 
+    def reset(self) -> MonitorModel:
+        """Return the monitor before the first row."""
+        return replace(self, state=State.fresh(self.plan))
+
+    def contributions(self, rows: Floats) -> Floats:
+        """Return the contributions of the sensors to every row, (n, d)."""
+        before = np.full((self.plan.lags, rows.shape[1]), np.nan)
+        return _contributions(self.plan.watch.measured(widened(rows, before)))
+
+    @property
+    def phase_one(self) -> Chart:
+        """The chart of phase I."""
+        return self.record.chart(self.plan)
+
+    @property
+    def set_aside(self) -> tuple[Episode, ...]:
+        """The episodes of phase I that were set aside."""
+        return tuple(trace.episode(self.plan) for trace in self.record.aside)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits of a complete row."""
+        plan = self.plan
+        key = np.ones(len(plan.watch.center), dtype=np.bool_).tobytes()
+        both = dict(zip(("t2", "spe"), plan.row_limits([key])[0].tolist(), strict=True))
+        own = {name: both[name] for name in plan.statistics if name in both}
+        return {
+            name: own.get(name, plan.limits.get(name, math.inf)) for name in plan.statistics
+        } | {name: limit for name, limit in plan.limits.items() if " " in name}
+
     @property
     def episodes(self) -> tuple[Episode, ...]:
         """The episodes so far."""
         return tuple(trace.episode(self.plan) for trace in self.state.traces)
+
+
+def goes_together(model: MonitorModel) -> bool:
+    """Return True if the parts of a monitor, as read from a file, fit each other."""
+    plan, state, watch = model.plan, model.state, model.plan.watch
+    w, d = len(watch.center), watch.d
+    most = max([m for _, m in plan.rules], default=1) - 1
+    rules = [rule_name(name, rule) for rule in plan.rules for name in ("t2", "spe")]
+    needed = {name for name in plan.statistics if name not in ("t2", "spe")}
+    needed |= {name for name in rules if name.partition(" ")[0] in plan.statistics}
+    shapes = (
+        w == d * (plan.lags + 1)
+        and state.before.shape == (plan.lags, d)
+        and state.last.shape == (2, watch.q + d)
+        and state.recent.shape == (most, 2)
+        and all(2 <= k <= m for k, m in plan.rules)
+    )
+    named = set(plan.statistics) <= set(WORDS) and needed <= set(plan.limits)
+    level = {"t2", "spe"} & set(plan.statistics) <= set(plan.levels)
+    record = model.record
+    n = len(record.contributions)
+    rows = set(record.statistics) == set(record.limits) and all(
+        len(values) == n for part in (record.statistics, record.limits) for values in part.values()
+    )
+    return shapes and named and level and rows
