@@ -21,12 +21,12 @@ from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.estimators.robust import RobustPPCA
 from dualpca.models.monitoring import WORDS, Chart, MonitorModel, goes_together
-from dualpca.models.phase_one import Fit, MonitorRequest, fit_phase_one, learn
+from dualpca.models.phase_one import BaselineFit, MonitorRequest, fit_phase_one, learn
 from dualpca.models.spiked import SpikedModel
 
 DYNAMICS = ("auto", "none", "ar")
 
-RULE = re.compile(r"(\d+) (?:of (\d+)|in a row)")
+RUN_RULE = re.compile(r"(\d+) (?:of (\d+)|in a row)")
 """A run rule in words."""
 
 LEAST_LENGTH = 2
@@ -124,7 +124,7 @@ class Monitor(MetaEstimatorMixin, Estimator):
     episodes_ = attribute("episodes")
     n_seen_ = attribute("state.seen")
 
-    model: Any = None
+    model: LinearEstimator | None = None
     _: KW_ONLY
     arl: float = 370.0
     statistics: tuple[str, ...] | list[str] = ("t2", "spe", "mewma", "residual")
@@ -170,7 +170,7 @@ class Monitor(MetaEstimatorMixin, Estimator):
         request = self._request()
         fitted: list[LinearEstimator] = []
 
-        def fit(part: Host) -> Fit:
+        def fit(part: Host) -> BaselineFit:
             fitted[:] = [clone(kind).fit(part)]
             return fit_of(fitted[0])
 
@@ -266,7 +266,8 @@ class Monitor(MetaEstimatorMixin, Estimator):
         (100, 99)
         """
         X = self._next(rows)
-        chart, self._model = self._fitted.update(X, checked_time(time, len(X)))
+        found: tuple[Chart, MonitorModel] = self._fitted.update(X, checked_time(time, len(X)))
+        chart, self._model = found
         return chart
 
     def chart(self, X: Rows, time: Column | None = None) -> Chart:
@@ -293,7 +294,8 @@ class Monitor(MetaEstimatorMixin, Estimator):
         (True, 'x1')
         """
         rows = self._next(X)
-        return self._fitted.chart(rows, checked_time(time, len(rows)))
+        found: Chart = self._fitted.chart(rows, checked_time(time, len(rows)))
+        return found
 
     def contributions(self, X: Rows) -> Array:
         """Return the reconstruction-based contributions of the sensors, row by row.
@@ -347,8 +349,9 @@ class Monitor(MetaEstimatorMixin, Estimator):
     def _goes_together(self) -> bool:
         model, fitted, d = self._model, vars(self).get("model_"), int(self.n_features_in_)
         plan = model.plan
-        known = isinstance(fitted, LinearEstimator)
-        if not known or not super()._goes_together() or not goes_together(model):
+        if not isinstance(fitted, LinearEstimator):
+            return False
+        if not super()._goes_together() or not goes_together(model):
             return False
         return fitted.n_features_in_ == d * (plan.lags + 1) and len(plan.names) == d
 
@@ -358,12 +361,7 @@ class Monitor(MetaEstimatorMixin, Estimator):
         """Return rows to judge, checked; one row may have one dimension."""
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)  # raises
-        given: Any = rows
-        if isinstance(given, list | tuple) and given and np.ndim(given[0]) == 0:
-            given = np.asarray(given, dtype=np.float64)
-        if getattr(given, "ndim", 2) == 1 and len(given) == self.n_features_in_:
-            given = backend.to_numpy(given if backend.is_foreign(given) else np.asarray(given))
-            given = given.astype(np.float64).reshape(1, -1)
+        given = one_row(rows, self.n_features_in_)
         plain = isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind == "f"
         if not (plain and given.shape[1] == self.n_features_in_ and len(given)):
             given = self._checked(given, reset=False)
@@ -379,7 +377,8 @@ class Monitor(MetaEstimatorMixin, Estimator):
             refuse_infinite(found)
         return found
 
-    def _kind(self) -> Any:
+    def _kind(self) -> LinearEstimator:
+        """Return the estimator to fit clones of."""
         kind = RobustPPCA(standardize=True) if self.model is None else self.model
         if not isinstance(kind, LinearEstimator):
             what = "one of PPCA, RobustPPCA, FactorAnalysis, BayesianPCA, PCA, or None"
@@ -445,7 +444,7 @@ def rule_of(rule: str) -> tuple[int, int]:
     >>> rule_of("2 of 3"), rule_of("8 in a row")
     ((2, 3), (8, 8))
     """
-    found = RULE.fullmatch(rule) if isinstance(rule, str) else None
+    found = RUN_RULE.fullmatch(rule) if isinstance(rule, str) else None
     if found is not None:
         k, m = int(found[1]), int(found[2] or found[1])
         if 2 <= k <= m <= LONGEST_RULE:
@@ -454,7 +453,7 @@ def rule_of(rule: str) -> tuple[int, int]:
     raise ValueError(expected("rules", what, rule))
 
 
-def fit_of(estimator: LinearEstimator) -> Fit:
+def fit_of(estimator: LinearEstimator) -> BaselineFit:
     """Return a fitted estimator as a monitor asks for it."""
     model, units = to_host(estimator._fitted), estimator._units
     factors, scale = model.factors, getattr(model, "scale", None)
@@ -467,10 +466,26 @@ def fit_of(estimator: LinearEstimator) -> Fit:
     else:
         of_units = np.zeros(w), np.ones(w)
     unit = float(model.noise) if isinstance(model, SpikedModel) else 1.0
-    return Fit(factors, model.reference, unit, of_units)
+    return BaselineFit(factors, model.reference, unit, of_units)
 
 
-def checked_time(time: Any, n: int) -> Host | None:
+def one_row(rows: Rows, d: int) -> Rows:
+    """Return a row of d readings as a table of one row; anything else as it is.
+
+    Examples
+    --------
+    >>> one_row([1.0, 2.0, np.nan], 3)
+    array([[ 1.,  2., nan]])
+    """
+    if isinstance(rows, list | tuple) and rows and np.ndim(rows[0]) == 0:
+        rows = np.asarray(rows, dtype=np.float64)
+    if np.ndim(rows) != 1 or not hasattr(rows, "shape") or rows.shape[0] != d:
+        return rows
+    given = backend.to_numpy(rows) if backend.is_foreign(rows) else np.asarray(rows)
+    return given.astype(np.float64).reshape(1, -1)
+
+
+def checked_time(time: Column | object, n: int) -> Host | None:
     """Return the times of n rows."""
     if time is None:
         return None

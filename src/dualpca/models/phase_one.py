@@ -15,18 +15,21 @@ from dualpca.data import Host
 from dualpca.gaussian import FactorJudge, Factors, Reference, autocorrelation, laws
 from dualpca.models.monitoring import (
     QUIET,
-    Learned,
+    Baseline,
+    ChartPlan,
+    Judged,
+    LearnedMoments,
     Measures,
     MonitorModel,
-    Plan,
-    Record,
+    PhaseOneRecord,
     State,
     Trace,
-    Watch,
     advance,
+    any_of,
+    baseline_of,
     follow,
+    judged,
     noted,
-    watch_of,
     widened,
 )
 from dualpca.models.run_lengths import (
@@ -79,8 +82,8 @@ class MonitorRequest:
     seed: int
 
 
-class Fit(NamedTuple):
-    """A fitted linear model, as `watch_of` asks for it."""
+class BaselineFit(NamedTuple):
+    """A fitted linear model, as `baseline_of` asks for it."""
 
     factors: Factors
     reference: Reference | None
@@ -97,7 +100,7 @@ class PhaseOne(NamedTuple):
 
 def fit_phase_one(
     rows: Floats,
-    fit: Callable[[Floats], Fit],
+    fit: Callable[[Floats], BaselineFit],
     request: MonitorRequest,
     time: Host | None = None,
 ) -> PhaseOne:
@@ -112,45 +115,40 @@ def fit_phase_one(
     request : MonitorRequest
     time : array of shape (n,), optional
     """
-    lags, n = request.lags, len(rows)
-    wide = widened(rows, np.full((lags, rows.shape[1]), np.nan))
-    kept = np.arange(n) >= lags
-    usable, refused, rounds = kept, 0, MOST_ROUNDS if request.trim else 1
-    seen: set[bytes] = set()
-    for k in range(rounds):
-        watch, shown = watch_of(*fit(wide[kept]), wide[kept], rows.shape[1])
-        last = k + 1 == rounds
-        drawn = _Drawn(watch, shown, request, ROWS if last else ROUGH_ROWS)
-        if not request.trim:
-            break
-        measures, strict = watch.measured(wide), drawn.plan(max(request.arl, STRICT * n))
-        bad = usable & _with_neighbours(strict, measures, _is_bad(strict, measures))
+    n, d = rows.shape
+    wide = widened(rows, np.full((request.lags, d), np.nan))
+    usable = np.arange(n) >= request.lags
+    strict = max(request.arl, STRICT * n)
+    kept, refused, seen = usable, 0, set[bytes]()
+    baseline, shown = baseline_of(*fit(wide[kept]), wide[kept], d)
+    for _ in range(MOST_ROUNDS if request.trim else 0):
         seen.add(kept.tobytes())
-        new = usable & ~bad
+        plan = _Drawn(baseline, shown, request, ROUGH_ROWS).plan(strict)
+        bad = usable & _bad_rows(plan, baseline.measured(wide))
         if bad.sum() > MOST_ASIDE * usable.sum():
             refused = int(bad.sum())
             break
-        if np.array_equal(new, kept) or new.tobytes() in seen:
+        if (usable & ~bad).tobytes() in seen:
             break
-        kept = new
-    if not last:
-        drawn = _Drawn(watch, shown, request, ROWS)
+        kept = usable & ~bad
+        baseline, shown = baseline_of(*fit(wide[kept]), wide[kept], d)
+    drawn = _Drawn(baseline, shown, request, ROWS)
     plan = drawn.plan(request.arl)
-    strict = drawn.plan(max(request.arl, STRICT * n))
-    fresh = State.fresh(plan)
-    aside = _aside(strict, watch.measured(wide), usable & ~kept, time)
-    chart, after = advance(plan, fresh, rows, time)
-    record = Record.of(chart, after.traces, aside, drawn.found.lengths)
-    return PhaseOne(MonitorModel(plan, fresh, record), refused)
+    aside = _aside(drawn.plan(strict), baseline.measured(wide), usable & ~kept, time)
+    chart, after = advance(plan, State.fresh(plan), rows, time)
+    record = PhaseOneRecord.of(chart, after.traces, aside, drawn.found.lengths)
+    return PhaseOne(MonitorModel(plan, State.fresh(plan), record), refused)
 
 
 class _Drawn:
     """Simulated run lengths of a fit, for limits of any wanted one."""
 
-    def __init__(self, watch: Watch, shown: Floats, request: MonitorRequest, rows: int) -> None:
-        self.watch, self.request = watch, request
-        q, d, reference = watch.q, watch.d, watch.reference
-        self.statistics = tuple(name for name in request.statistics if _measures(name, watch))
+    def __init__(
+        self, baseline: Baseline, shown: Floats, request: MonitorRequest, rows: int
+    ) -> None:
+        self.baseline, self.request = baseline, request
+        q, d, reference = baseline.q, baseline.d, baseline.reference
+        self.statistics = tuple(name for name in request.statistics if _measures(name, baseline))
         y, r = shown[:, :q], shown[:, q : q + d]
         self.innovations = None
         alike = (0.0, 0.0)
@@ -160,7 +158,7 @@ class _Drawn:
             self.innovations = (_lag_one(y), _lag_one(r))
             alike = (float(np.mean(np.abs(_lag_one(y)))) if q else 0.0, float(np.mean(_lag_one(r))))
             alike = (max(alike[0], 0.0), max(alike[1], 0.0))
-        judge = FactorJudge(watch.factors, reference, watch.unit)
+        judge = FactorJudge(baseline.factors, reference, baseline.unit)
         degrees = judge.degrees()
         spe = laws(reference, degrees)[1]
         inside = reference.spe if reference.spe is not None else float(degrees.mean[0])
@@ -190,14 +188,14 @@ class _Drawn:
         self.lengths = RunLengths(with_rules(runs, request.rules))
         self.found = limits_of(self.lengths, request.arl)
 
-    def plan(self, arl: float) -> Plan:
+    def plan(self, arl: float) -> ChartPlan:
         """Return how rows are judged with a wanted run length."""
         request = self.request
         found: Limits = (
             self.found if arl == request.arl else limits_of(self.lengths, arl, request.arl)
         )
-        return Plan(
-            watch=self.watch,
+        return ChartPlan(
+            baseline=self.baseline,
             statistics=self.statistics,
             smoothing=request.smoothing,
             lags=request.lags,
@@ -209,13 +207,13 @@ class _Drawn:
         )
 
 
-def _measures(name: str, watch: Watch) -> bool:
+def _measures(name: str, baseline: Baseline) -> bool:
     """Return True if a statistic has something to measure."""
     if name in ("t2", "mewma", "cusum"):
-        return watch.q > 0
+        return baseline.q > 0
     if name == "spe":
-        return watch.q < len(watch.center)
-    return len(watch.center) > 1
+        return baseline.q < len(baseline.center)
+    return len(baseline.center) > 1
 
 
 def _effective(values: Floats) -> float:
@@ -234,71 +232,47 @@ def _lag_one(values: Floats) -> Floats:
     return np.clip(phi, -MOST_ALIKE, MOST_ALIKE)
 
 
-def _is_bad(plan: Plan, measures: Measures) -> Flags:
+def _bad_rows(plan: ChartPlan, measures: Measures) -> Flags:
     """Return the rows of phase I in alarm: by themselves, or by what leads up to and from them.
 
     An EWMA is in alarm for some rows after a fault too, and late in it; run backwards, before and
-    early. Where both are, the fault is.
+    early. Where both are, the fault is. Rows beside them that are unusual by themselves go too.
     """
-    over = _over(plan, measures)
-    alone = np.zeros(len(measures.judged), dtype=np.bool_)
-    for name in ("t2", "spe"):
-        alone |= over.get(name, False)
-    both = []
-    for one, flags in ((1, over), (-1, _over(plan, measures.backwards()))):
-        found = np.zeros_like(alone)
-        for name in plan.statistics:
-            if name not in ("t2", "spe"):
-                found |= flags[name][::one]
-        both.append(found)
-    return alone | (both[0] & both[1])
-
-
-def _with_neighbours(plan: Plan, measures: Measures, bad: Flags) -> Flags:
-    """Return bad rows, and those beside them that are unusual by themselves."""
+    forward, backward = _over(plan, measures), _over(plan, measures.backwards())
+    alone = {name: forward.pop(name) for name in ("t2", "spe") if name in forward}
+    n = len(measures.t2)
+    back = any_of({name: backward[name] for name in forward}, n)[::-1]
+    bad = any_of(alone, n) | (any_of(forward, n) & back)
     if not bad.any():
         return bad
-    unusual = np.nanmax(plan.surprise(measures), axis=1, initial=0.0) > UNUSUAL
-    unusual |= ~measures.judged
-    found = bad.copy()
-    for rows in (range(1, len(bad)), range(len(bad) - 2, -1, -1)):
-        step = rows.step
+    surprise = plan.surprise(measures)
+    unusual = np.max(np.where(np.isnan(surprise), np.inf, surprise), axis=1) > UNUSUAL
+    for rows in (range(1, n), range(n - 2, -1, -1)):
         for i in rows:
-            found[i] |= found[i - step] and bool(unusual[i])
-    return found
+            bad[i] |= bad[i - rows.step] and unusual[i]
+    return bad & measures.judged
 
 
-def _over(plan: Plan, measures: Measures) -> dict[str, Flags]:
-    """Return which statistics of which rows are above their limits."""
-    limits = plan.row_limits(measures.keys)
-    values = follow(plan, State.fresh(plan), measures).values
-    found = {
-        name: getattr(measures, name) > limits[:, k]
-        for k, name in enumerate(("t2", "spe"))
-        if name in plan.statistics
-    }
-    return found | {
-        name: values[name] > plan.limits[name] for name in plan.statistics if name in values
-    }
+def _over(plan: ChartPlan, measures: Measures) -> dict[str, Flags]:
+    """Return which statistics of which rows are above their limits, run rules apart."""
+    return judged(plan, measures, follow(plan, State.fresh(plan), measures)).over
 
 
-def _aside(plan: Plan, measures: Measures, bad: Flags, time: Host | None) -> tuple[Trace, ...]:
+def _aside(plan: ChartPlan, measures: Measures, bad: Flags, time: Host | None) -> tuple[Trace, ...]:
     """Return the rows that were set aside as episodes."""
     if not bad.any():
         return ()
     fresh = State.fresh(plan)
-    followed, over = follow(plan, fresh, measures), _over(plan, measures)
-    limits = plan.row_limits(measures.keys)
-    values = {"t2": measures.t2, "spe": measures.spe} | followed.values
-    bounds = {"t2": limits[:, 0], "spe": limits[:, 1]}
-    ratios = {
-        name: np.nan_to_num(
-            values[name] / np.maximum(bounds.get(name, plan.limits.get(name, 1.0)), 1e-300)
-        )
-        for name in plan.statistics
-    }
-    over = {name: flags & bad for name, flags in over.items()}
-    traces = noted(plan, fresh, measures, followed.residuals, bad, over, ratios, time)
+    followed = follow(plan, fresh, measures)
+    found = judged(plan, measures, followed)
+    statistics = {name: np.where(bad, A, np.nan) for name, A in found.statistics.items()}
+    beside = bad & ~any_of(found.over, len(bad))  # not above a limit by themselves
+    for name in ("spe", "t2"):
+        if name in statistics and beside.any():
+            statistics[name] = np.where(beside, found.limits[name] * (1 + 1e-9), statistics[name])
+            break
+    found = Judged(statistics, found.limits)
+    traces = noted(plan, fresh, measures, followed.residuals, found, time)
     return tuple(trace._replace(over=True) for trace in traces)
 
 
@@ -333,8 +307,8 @@ def learn(
     wide = widened(rows, state.before)[ordinary]
     X = learned.first.inward(wide)
     X = X[~np.isnan(X).all(axis=1)]
-    factors, mean = plan.watch.factors, learned.mean
-    now = replace(factors, psi=plan.watch.noise, dof=math.inf, mu=mean)
+    factors, mean = plan.baseline.factors, learned.mean
+    now = replace(factors, psi=plan.baseline.noise, dof=math.inf, mu=mean)
     filled, spread = completed_moments(now, X)
     weight, squares, scatter = learned.weight, learned.squares, learned.scatter
     tails = factors.dof  # the model is the scale matrix of a t, which is smaller
@@ -353,16 +327,21 @@ def learn(
         scatter=(scatter + scatter.T) / 2,
         state=after,
     )
-    watch = _rewatched(plan.watch, learned)
-    return replace(model, plan=replace(plan, watch=watch), learned=learned), moved
+    baseline = _relearned(plan.baseline, learned)
+    return replace(model, plan=replace(plan, baseline=baseline), learned=learned), moved
 
 
-def _unlearned(model: MonitorModel) -> Learned:
+def _unlearned(model: MonitorModel) -> LearnedMoments:
     """Return what phase I says."""
-    watch = model.plan.watch
-    n = max(watch.reference.independent, 2.0)
-    return Learned(
-        n, n, np.zeros(len(watch.center)), n * watch.covariance, watch, State.fresh(model.plan)
+    baseline = model.plan.baseline
+    n = max(baseline.reference.independent, 2.0)
+    return LearnedMoments(
+        n,
+        n,
+        np.zeros(len(baseline.center)),
+        n * baseline.covariance,
+        baseline,
+        State.fresh(model.plan),
     )
 
 
@@ -393,7 +372,7 @@ def completed_moments(factors: Factors, X: Floats) -> tuple[Floats, Floats]:
 
 
 def _held(
-    first: Watch, plan: Plan, mean: Floats, C: Floats, share: float
+    first: Baseline, plan: ChartPlan, mean: Floats, C: Floats, share: float
 ) -> tuple[Floats, Moved | None]:
     """Return the centre, not further from that of phase I than chance takes it."""
     start = 1 / max(first.reference.independent, 2.0)
@@ -407,29 +386,30 @@ def _held(
     return mean * (most / furthest), Moved(tuple(off), tuple(float(z[j]) for j in off))
 
 
-def _rewatched(watch: Watch, learned: Learned) -> Watch:
+def _relearned(baseline: Baseline, learned: LearnedMoments) -> Baseline:
     """Return the Gaussian of the learned mean and covariance, with as many causes."""
     first, C = learned.first, learned.scatter / learned.weight
     center = first.center + first.scale * learned.mean
-    q, w = watch.q, len(center)
-    if np.all(watch.factors.psi == watch.factors.psi[0]) and watch.unit != 1.0:
+    q, w = baseline.q, len(center)
+    if np.all(baseline.factors.psi == baseline.factors.psi[0]) and baseline.unit != 1.0:
         values, V = np.linalg.eigh(C)
-        noise = float(values[: w - q].mean()) if q < w else float(watch.factors.psi[0])
+        noise = float(values[: w - q].mean()) if q < w else float(baseline.factors.psi[0])
         noise = max(noise, 1e-12 * float(values[-1]))
         W = V[:, w - q :] * np.sqrt(np.maximum(values[w - q :] - noise, 0.0))
         psi, unit = np.full(w, noise), noise
     else:
-        W, psi = _factor_steps(watch.factors, C)
-        unit = watch.unit
-    W = _towards(W, watch.factors.W)
-    factors = replace(watch.factors, W=W, psi=psi)
-    own = watch.noise * (psi / watch.factors.psi)
-    return replace(watch, center=center, factors=factors, unit=unit, noise=own)
+        W, psi = _factor_steps(baseline.factors, C)
+        unit = baseline.unit
+    W = _towards(W, baseline.factors.W)
+    factors = replace(baseline.factors, W=W, psi=psi)
+    own = baseline.noise * (psi / baseline.factors.psi)
+    return replace(baseline, center=center, factors=factors, unit=unit, noise=own)
 
 
 def _factor_steps(factors: Factors, C: Floats) -> tuple[Floats, Floats]:
     """Return loadings and noise after some steps of EM for a covariance (Rubin & Thayer 1982)."""
-    W, psi = factors.W, factors.psi
+    W: Floats = factors.W
+    psi: Floats = factors.psi
     least = 1e-3 * psi
     for _ in range(FACTOR_STEPS):
         B = W / psi[:, None]
@@ -446,4 +426,5 @@ def _towards(W: Floats, before: Floats) -> Floats:
     if not W.shape[1]:
         return W
     P, _, Q = np.linalg.svd(W.T @ before)
-    return W @ (P @ Q)
+    found: Floats = W @ (P @ Q)
+    return found

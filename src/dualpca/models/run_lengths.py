@@ -25,9 +25,9 @@ from dualpca.gaussian import Law
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
-SHARES = {"t2": 5.0, "spe": 15.0, "mewma": 50.0, "residual": 30.0} | {
-    "cusum": 50.0,
-    "residual_cusum": 30.0,
+ALARM_SHARES = {"t2": 5.0, "spe": 10.0, "mewma": 60.0, "residual": 25.0} | {
+    "cusum": 60.0,
+    "residual_cusum": 25.0,
 }
 """Shares of the false alarms: small where another statistic finds sooner what lasts."""
 
@@ -52,13 +52,13 @@ WORK = 1.5e9
 MANY_COLUMNS = 64
 """Columns above which SPE is drawn from its law, independent of the residuals."""
 
-DIRECTIONS = 32
+SHARED_DIRECTIONS = 32
 """Directions in which residuals of many columns go together; beyond them each is for itself."""
 
 FACTORS = (0.3, 3.0)
 """Common factors of the run lengths of statistics alone that are tried."""
 
-BLOCK = 50
+ROWS_AT_ONCE = 50
 """Rows of all runs that are drawn at once."""
 
 ALARMS = 150
@@ -66,7 +66,7 @@ ALARMS = 150
 
 
 @dataclass(frozen=True)
-class Ordinary:
+class OrdinaryRows:
     """What ordinary rows show: N(0, FᵀF + diag own²) of scores, residuals and SPE's residuals.
 
     Parameters
@@ -113,18 +113,18 @@ def ordinary_rows(
     along: float,
     tails: float,
     spe: Law,
-) -> Ordinary:
+) -> OrdinaryRows:
     """Return what ordinary rows show, from what the rows of phase I did, (n, q + d + w)."""
     many = d > MANY_COLUMNS
     kept = shown[:, : q + d] if many else shown
     _, s, V = np.linalg.svd(kept / math.sqrt(len(kept)), full_matrices=False)
     real = s > 1e-7 * max(float(s.max(initial=0.0)), 1e-300)
     F, own = s[real, None] * V[real], None
-    if many and len(F) > DIRECTIONS + q:
-        total, F = np.sum(F * F, axis=0), F[: DIRECTIONS + q]
+    if many and len(F) > SHARED_DIRECTIONS + q:
+        total, F = np.sum(F * F, axis=0), F[: SHARED_DIRECTIONS + q]
         own = np.sqrt(np.maximum(total - np.sum(F * F, axis=0), 0.0)).astype(np.float32)
     root = F.astype(np.float32)
-    return Ordinary(root, own, q, d, n, *alike, wider, along, tails, spe)
+    return OrdinaryRows(root, own, q, d, n, *alike, wider, along, tails, spe)
 
 
 class Runs(NamedTuple):
@@ -139,7 +139,7 @@ class Runs(NamedTuple):
 
 
 def simulated(
-    ordinary: Ordinary,
+    ordinary: OrdinaryRows,
     statistics: Sequence[str],
     smoothing: float,
     arl: float,
@@ -203,7 +203,7 @@ class _Memory:
 
 
 def _paths(
-    ordinary: Ordinary,
+    ordinary: OrdinaryRows,
     statistics: Sequence[str],
     smoothing: float,
     runs: int,
@@ -260,7 +260,7 @@ class _PhaseOne(NamedTuple):
     size: Singles  # (runs, 1, m − q)
 
     @classmethod
-    def drawn(cls, ordinary: Ordinary, draw: Singles, rng: np.random.Generator) -> _PhaseOne:
+    def drawn(cls, ordinary: OrdinaryRows, draw: Singles, rng: np.random.Generator) -> _PhaseOne:
         """Return the errors that n rows leave; `draw` are ordinary rows, one a run."""
         q, d, runs, m = ordinary.q, ordinary.d, len(draw), draw.shape[1]
         phi = np.full(m, ordinary.residuals)
@@ -297,7 +297,7 @@ def _whitening(q: int, nu: float, runs: int, rng: np.random.Generator) -> Single
 
 
 def _rows(
-    ordinary: Ordinary, runs: int, length: int, rng: np.random.Generator
+    ordinary: OrdinaryRows, runs: int, length: int, rng: np.random.Generator
 ) -> Iterator[tuple[Singles, Singles]]:
     """Yield blocks of rows of all runs, (runs, b, m), independent and as they follow."""
     k, m = ordinary.root.shape
@@ -318,8 +318,8 @@ def _rows(
     phi[:q] = ordinary.scores
     dependent, before = bool(phi.any()), drawn(1)[:, 0]
     fresh_share = np.sqrt(1 - phi * phi)
-    for t in range(0, length, BLOCK):
-        new = drawn(min(BLOCK, length - t))
+    for t in range(0, length, ROWS_AT_ONCE):
+        new = drawn(min(ROWS_AT_ONCE, length - t))
         kept = new
         if dependent:
             kept = np.empty_like(new)
@@ -448,7 +448,7 @@ def limits_of(lengths: RunLengths, arl: float, believed: float | None = None) ->
         A run length at which the common factor is found, where `arl` is too long for the runs.
     """
     names = list(lengths.paths)
-    shares = {name: SHARES.get(name, RULE_SHARE) for name in names}
+    shares = {name: ALARM_SHARES.get(name, RULE_SHARE) for name in names}
     total = sum(shares.values())
     shares = {name: share / total for name, share in shares.items()}
     at = arl if believed is None else min(believed, arl)
