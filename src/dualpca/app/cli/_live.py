@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,6 @@ import typer
 import dualpca
 from dualpca.app.cli._fit import metadata_of, name_of, value_of
 from dualpca.app.cli._running import (
-    PIPE,
     Choice,
     Components,
     Data,
@@ -50,7 +49,6 @@ from dualpca.app.live.following import FileTail, StreamTail
 from dualpca.app.live.judging import Out, State, Watch, fingerprint, load_state, sensor_words, title
 from dualpca.app.live.records import Layout, Records
 from dualpca.app.tables.columns import Preparation, of_table
-from dualpca.app.tables.text import TableError
 from dualpca.app.tables.times import TimeAxis, find_time
 from dualpca.errors import ModelFileError
 
@@ -135,7 +133,9 @@ def monitor(
         axis = find_time(frame, time)
         beside = [] if axis is None else [axis.name]
         if axis is not None and time is None:
-            note(f"column {axis.name!r} is the time of the rows, and not part of the model (--time).")
+            note(
+                f"column {axis.name!r} is the time of the rows, and not part of the model (--time)."
+            )
         prep = prepared(table, _measured(choice, beside), id_column)
         rows = prep.rows(frame)
         fresh.fit(rows, time=_moments(axis))
@@ -231,7 +231,8 @@ def _episode(one: Any) -> dict[str, Any]:
 
 def _monitor_words(found: dict[str, Any]) -> str:
     rows = f"{found['rows']} rows of {found['sensors']} sensors"
-    holes = f", {found['missing']} missing entries" if found["missing"] else ""
+    n = found["missing"]
+    holes = f", {n} missing {'entry' if n == 1 else 'entries'}" if n else ""
     q = found["n_components"]
     lines = [
         f"Wrote {found['output']}: {rows}{holes}; {found['model']}, {q} "
@@ -262,7 +263,7 @@ def _episode_words(one: dict[str, Any]) -> str:
     rows = f"row {first}" if first == last else f"rows {first} to {last}"
     when = ""
     if one["time"] is not None:
-        start, end = ([part.replace("T", " ").removesuffix(".000000") for part in one["time"]])
+        start, end = [part.replace("T", " ").removesuffix(".000000") for part in one["time"]]
         when = f" ({start})" if start == end else f" ({start} to {end})"
     what = ", ".join(map(title, one["statistics"]))
     which = sensor_words(one["sensors"])
@@ -359,6 +360,7 @@ def watch(
             if kept is not None:
                 stack.enter_context(_alone(kept))
             one = _opened(model, data, kept, log, alarms, reading, anew, skip, as_json)
+            stack.callback(one.close)
             if page:
                 stack.enter_context(_shown(one, model, data, host, port, token, show, as_json))
             return _watched(one, once, data)
@@ -534,6 +536,7 @@ def _stoppable() -> Iterator[list[bool]]:
 def _watched(one: Watch, once: bool, data: str) -> dict[str, Any]:
     """Judge rows until the input ends or somebody stops it; return how many there were."""
     before, seen = one.state.rows, one.state.seen
+    one.save()  # before the first row, so that what is killed then is known not to count
     with _stoppable() as stop:
         while not stop:
             found = one.step(0.0 if once and data != "-" else EVERY)

@@ -13,9 +13,11 @@ import io
 import json
 import math
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -26,18 +28,11 @@ import numpy as np
 import dualpca
 from dualpca.app.live.following import FileTail, Place, StreamTail, Tell
 from dualpca.app.live.records import Records, Rows
+from dualpca.app.tables.columns import named_rows
 from dualpca.data import target_of
 from dualpca.errors import ModelFileError
+from dualpca.models.monitoring import WORDS
 
-TITLES = {
-    "t2": "T²",
-    "spe": "SPE",
-    "mewma": "MEWMA",
-    "residual": "residual",
-    "cusum": "CUSUM",
-    "residual_cusum": "residual CUSUM",
-}
-"""Statistics in words."""
 MOST_SENSORS = 5
 """Sensors that an alarm names."""
 KEPT = 100
@@ -49,8 +44,15 @@ JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
 def title(statistic: str) -> str:
-    """Return a statistic in words."""
-    return TITLES.get(statistic, statistic)
+    """Return a statistic, or a run rule of one, in words.
+
+    Examples
+    --------
+    >>> title("spe"), title("t2 8 in a row")
+    ('SPE', 'T² 8 in a row')
+    """
+    name, space, rule = statistic.partition(" ")
+    return f"{WORDS.get(name, name)}{space}{rule}"
 
 
 def shares(contributions: Any, names: Sequence[str]) -> dict[str, float]:
@@ -97,10 +99,9 @@ class Alarm(NamedTuple):
         >>> Alarm(3, "", ("spe",), {"flow": 1.0}, 2.5).words()
         'SPE, up to 2.5 × the limit (flow 100 %)'
         """
-        what = ", ".join(map(title, self.statistics)) or "a run rule"
-        by = f", up to {self.peak:.2g} × the limit" if self.peak > 1 else ""
+        what = ", ".join(map(title, self.statistics))
         which = sensor_words(self.sensors)
-        return f"{what}{by}" + (f" ({which})" if which else "")
+        return f"{what}, up to {self.peak:.3g} × the limit" + (f" ({which})" if which else "")
 
 
 class Judged(NamedTuple):
@@ -109,7 +110,11 @@ class Judged(NamedTuple):
     first: int  # number of the first row, counted from 1
     rows: Rows
     chart: Any
-    times: list[str]  # as given, else when they came
+
+    @property
+    def times(self) -> list[str]:
+        """The times of the rows: as given, else when they came."""
+        return self.rows.times
 
 
 # --- files that are cut back -------------------------------------------------------------------
@@ -165,6 +170,10 @@ class Out:
     def is_json(self) -> bool:
         """Return True if the ending of the name asks for JSON lines."""
         return self.path.lower().endswith(JSON_LINES)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
 
     def write(self, text: str) -> None:
         """Append text."""
@@ -236,13 +245,16 @@ def load_state(path: str) -> tuple[Any, State]:
         raise ModelFileError(f"{path} is not a state of `dualpca watch`{why} {remedy}") from None
 
 
+def _alarm_of(one: Any) -> Alarm:
+    return Alarm(*one)._replace(statistics=tuple(one[2]))
+
+
 def _state_of(found: dict[str, Any]) -> State:
-    alarm: Callable[[Any], Alarm] = lambda one: Alarm(*one)._replace(statistics=tuple(one[2]))
     found["place"], found["recent"] = Place(*found["place"]), tuple(found["recent"])
-    found["episodes"] = tuple(map(alarm, found["episodes"]))
-    for name, kind in (("log", lambda one: Kept(*one)), ("alarms", lambda one: Kept(*one))):
-        found[name] = None if found[name] is None else kind(found[name])
-    found["open"] = None if found["open"] is None else alarm(found["open"])
+    found["episodes"] = tuple(map(_alarm_of, found["episodes"]))
+    for name in ("log", "alarms"):
+        found[name] = None if found[name] is None else Kept(*found[name])
+    found["open"] = None if found["open"] is None else _alarm_of(found["open"])
     return State(**found)
 
 
@@ -251,6 +263,8 @@ def _state_of(found: dict[str, Any]) -> State:
 Tail = FileTail | StreamTail
 
 LOG_START = ("row", "time")
+SECONDS, ROWS = 2.0, 20_000
+"""How often a state is written."""
 
 
 class Watch:
@@ -285,15 +299,17 @@ class Watch:
         as_json: bool = False,
         log: Out | None = None,
         alarms: Out | None = None,
-        seconds: float = 2.0,
-        rows: int = 20_000,
+        seconds: float = SECONDS,
+        rows: int = ROWS,
     ) -> None:
         self.monitor, self.records, self.tail, self.state = monitor, records, tail, state
         self.path, self.say, self.as_json = path, say, as_json
         self.log, self.alarms = log, alarms
         self.seconds, self.most = seconds, rows
         self.names = records.layout.prep.features
-        self.statistics = list(monitor.statistics)
+        nothing = self._named(np.full((1, len(self.names)), np.nan))
+        self.statistics = list(monitor.chart(nothing).statistics)  # with run rules
+        self.lock = threading.Lock()  # of the monitor: the page asks it too
         self.listeners: list[Callable[[Judged], None]] = []
         self.episodes: deque[Alarm] = deque(state.episodes, KEPT)
         self._base = int(monitor.n_seen_)  # its number of the row that we count as the next
@@ -321,6 +337,12 @@ class Watch:
         late = time.monotonic() - self._saved >= self.seconds
         return late or self._unsaved >= self.most
 
+    def close(self) -> None:
+        """Close the files."""
+        for one in (self.tail, self.log, self.alarms):
+            if one is not None:
+                one.close()
+
     def save(self) -> None:
         """Bring log and alarms to the disk, then the state that counts them."""
         state = self.state
@@ -333,31 +355,59 @@ class Watch:
         self._saved, self._unsaved = time.monotonic(), 0
 
     def _judge(self, rows: Rows) -> None:
-        chart = self.monitor.update(rows.values)
-        times = rows.times
+        """Judge rows, and stop where an alarm begins to tell what is known then."""
         if self.records.layout.time is None:
-            times = [datetime.now().isoformat(" ", "seconds")] * len(times)
-        found = Judged(self.state.rows + 1, rows, chart, times)
-        self.state.rows += len(rows.values)
-        self._unsaved += len(rows.values)
+            now = datetime.now().isoformat(" ", "seconds")
+            rows = rows._replace(times=[now] * len(rows.values))
+        while len(rows.values):
+            trial = copy(self.monitor)
+            chart = trial.update(self._named(rows.values))
+            n = self._before_news(chart, len(rows.values))
+            if n < len(rows.values):
+                trial = copy(self.monitor)
+                chart = trial.update(self._named(rows.values[:n]))
+            with self.lock:
+                self.monitor = trial
+            self._take(Judged(self.state.rows + 1, rows.cut(0, n), chart))
+            rows = rows.cut(n, None)
+
+    def _before_news(self, chart: Any, n: int) -> int:
+        """Return the rows up to the first one at which an episode begins."""
+        starts = [one.start + 1 - chart.first for one in chart.episodes]
+        return min([n, *(k for k in starts if k > 0)])
+
+    def _take(self, found: Judged) -> None:
+        """Write and tell what was found in some rows."""
+        n = len(found.times)
+        self.state.rows += n
+        self._unsaved += n
         if self.log is not None:
             self.log.write(self._logged(found))
             self.log.flush()
         self._tell_alarms(found)
-        self.state.recent = (*self.state.recent, *times)[-RECENT:]
+        self.state.recent = (*self.state.recent, *found.times[-RECENT:])[-RECENT:]
         for listener in self.listeners:
             listener(found)
+
+    def _named(self, values: Any) -> Any:
+        return named_rows(self.monitor, values)
 
     # --- alarms --------------------------------------------------------------------------------
 
     def _tell_alarms(self, found: Judged) -> None:
         """Tell of episodes that begin or end in these rows."""
-        for episode in found.chart.episodes:
+        episodes = found.chart.episodes
+        open_ = self.state.open
+        if open_ is not None:
+            start = open_.first - self._shift - 1
+            if all(one.start != start for one in episodes):  # it had no alarm in these rows
+                own = [one for one in self.monitor.episodes_ if one.start == start]
+                episodes = (*own, *episodes)
+        for episode in episodes:
             first = episode.start + self._shift + 1
-            began = self.state.open is not None and first <= self.state.open.first
-            if not began and first < found.first:
-                continue  # told before
-            if not began:
+            if self.state.open is None and first < found.first:
+                continue  # from before this watch
+            if self.state.open is None:
                 self._begin(found, episode, first)
             self._go_on(found, episode)
 
@@ -366,26 +416,27 @@ class Watch:
         there = _at(found.chart, i)
         by = {name: ratio(*pair) for name, pair in there.items()}
         which = max(by, key=by.__getitem__)
-        if by[which] <= 1 and episode.statistics:  # a run rule
-            which = str(episode.statistics[0])
-        peak, (value, limit) = by.get(which, 0.0), there.get(which, (math.nan, math.nan))
-        sensors = shares(found.chart.contributions[i], self.names)
+        value, limit = there[which]
+        sensors = _sensors(episode)
         self.state.seen += 1
-        self.state.open = Alarm(first, found.times[i], (which,), sensors, peak)
+        self.state.open = Alarm(first, found.times[i], (which,), sensors, by[which])
         event = {"event": "begin", "row": first, "time": found.times[i], "statistic": which}
-        event |= {"value": _number(value), "limit": _number(limit)}
-        what = f"{peak:.2g} × its limit" if peak > 1 else "by a run rule"
+        event |= {"value": _number(value), "limit": _number(limit), "sensors": _rounded(sensors)}
         label = found.rows.labels[i]
-        words = f"row {first}{f' ({label})' if label else ''}: alarm begins: {title(which)} {what}"
-        self._emit(event | {"sensors": _rounded(sensors)}, found.times[i], words, sensors)
+        words = f"row {first}{f' ({label})' if label else ''}: alarm begins: {title(which)} "
+        words += f"{by[which]:.3g} × its limit"
+        words += f" ({sensor_words(sensors)})" if sensors else ""
+        self._emit(event, found.times[i], words)
 
     def _go_on(self, found: Judged, episode: Any) -> None:
         """Take what is known of an episode by now; tell if it has ended."""
         alarm = self.state.open
         assert alarm is not None
-        sensors = {str(name): float(share) for name, share in episode.sensors}
-        alarm = alarm._replace(statistics=tuple(episode.statistics) or alarm.statistics)
-        alarm = alarm._replace(sensors=sensors or alarm.sensors, peak=float(episode.peak))
+        alarm = alarm._replace(
+            statistics=tuple(episode.statistics),
+            sensors=_sensors(episode),
+            peak=float(episode.peak),
+        )
         self.state.open = alarm
         if episode.end is None:
             return
@@ -396,18 +447,14 @@ class Watch:
         self.episodes.append(alarm)
         self.state.open = None
         event = {"event": "end", "row": last, "time": ended, "first": alarm.first}
-        event |= {"began": alarm.began, "rows": last - alarm.first + 1}
+        n = last - alarm.first + 1
+        event |= {"began": alarm.began, "rows": n}
         event |= {"statistics": list(alarm.statistics), "peak": _number(alarm.peak)}
-        words = f"row {last}: alarm ends after {last - alarm.first + 1} rows: "
-        words += ", ".join(map(title, alarm.statistics))
-        words += f", up to {alarm.peak:.2g} × the limit" if alarm.peak > 1 else ""
-        self._emit(event | {"sensors": _rounded(alarm.sensors)}, ended, words, alarm.sensors)
+        words = f"row {last}: alarm ends after {n} row{'' if n == 1 else 's'}: {alarm.words()}"
+        self._emit(event | {"sensors": _rounded(alarm.sensors)}, ended, words)
 
-    def _emit(
-        self, event: dict[str, Any], when: str, words: str, sensors: Mapping[str, float]
-    ) -> None:
-        which = sensor_words(sensors)
-        text = f"{when}  {words}{f' ({which})' if which else ''}".strip()
+    def _emit(self, event: dict[str, Any], when: str, words: str) -> None:
+        text = f"{when}  {words}".strip()
         line = json.dumps(event, ensure_ascii=False, allow_nan=False)
         self.say(line if self.as_json else text)
         if self.alarms is not None:
@@ -419,7 +466,9 @@ class Watch:
     def _logged(self, found: Judged) -> str:
         """Return one line per row."""
         chart = found.chart
-        columns = [(chart.statistics[k].tolist(), chart.limits[k].tolist()) for k in self.statistics]
+        columns = [
+            (chart.statistics[k].tolist(), chart.limits[k].tolist()) for k in self.statistics
+        ]
         make = self._object if self.log is not None and self.log.is_json else self._line
         alarms = chart.alarms.tolist()
         lines = []
@@ -442,6 +491,10 @@ class Watch:
         found |= dict(zip(self._log_names(), map(_number, cells), strict=True))
         found |= {"alarm": alarm, "sensors": _rounded(which)}
         return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _sensors(episode: Any) -> dict[str, float]:
+    return {str(name): float(share) for name, share in episode.sensors}
 
 
 def _at(chart: Any, i: int) -> dict[str, tuple[float, float]]:

@@ -34,6 +34,10 @@ class Rows(NamedTuple):
     times: list[str]  # "" where there is none
     labels: list[str]  # identifiers, "" where there are none
 
+    def cut(self, start: int, end: int | None) -> Rows:
+        """Return some of the rows."""
+        return Rows(*(part[start:end] for part in self))
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -134,7 +138,9 @@ class Records:
     def _text(self, line: bytes, number: int) -> str | None:
         """Return a line as text; None, and a word about it, if it is none."""
         if number == 1 and line[:2] in MARKS:
-            raise TableError(f"{self.source} is {MARKS[line[:2]]}, which is not watched: use utf-8.")
+            raise TableError(
+                f"{self.source} is {MARKS[line[:2]]}, which is not watched: use utf-8."
+            )
         try:
             text = line.decode(self.layout.encoding)
         except UnicodeDecodeError:
@@ -171,7 +177,7 @@ class Records:
         if fresh and self.header is not None and self.header.names is not None:
             if len(cells) == len(self.header.names):  # the same logger, without a header
                 return False
-        if not all(is_entry(cell, ",") for cell in cells if cell.strip()):
+        if not any(is_entry(cell, ",") for cell in cells if cell.strip()):
             some = ", ".join(map(shown, names[:10])) + (", …" if names[10:] else "")
             raise TableError(
                 f"line {number} of {self.source} names none of the model's sensors, which are "
@@ -201,20 +207,16 @@ class Records:
         extra = [name for name in names if name not in beside]
         absent = [name for name in self.names if name not in names]
         if extra:
-            what = "column is" if len(extra) == 1 else "columns are"
-            self._once(f"extra {extra}", f"{what} not in the model, and ignored: {_some(extra)}.")
+            self._once(f"extra {extra}", f"not in the model, and ignored: {_some(extra)}.")
         if absent:
-            verb = "sensor is" if len(absent) == 1 else "sensors are"
-            self._once(
-                f"absent {absent}",
-                f"{verb} not in {self.source}, and missing in every row: {_some(absent)}.",
-            )
+            words = f"not in {self.source}, and missing in every row: {_some(absent)}."
+            self._once(f"absent {absent}", words)
 
     def _is_header(self, cells: list[str]) -> bool:
         """Return True for a line of names amid rows."""
         names = [cell.strip() for cell in cells]
         known = sum(name in self.names for name in names)
-        return known > 0 and 2 * known >= len(self.names) and not any(map(is_entry, filter(None, names)))
+        return 2 * known >= len(self.names) and not any(map(is_entry, filter(None, names)))
 
     # --- cells ---------------------------------------------------------------------------------
 
@@ -259,7 +261,7 @@ class Records:
         return found
 
     def _tell_keys(self, found: dict[str, Any]) -> None:
-        """Tell of keys that are seen for the first time, and of sensors that the first row lacks."""
+        """Tell of keys that are new, and of sensors that the first row lacks."""
         if "first" not in self.told:
             self.told.add("first")
             self._tell_names(list(found))
@@ -350,7 +352,8 @@ def _codes_of(prep: Preparation) -> dict[str, tuple[str, ...]]:
     """Return the codes of missing entries by column."""
     found: dict[str, tuple[str, ...]] = {}
     for name in prep.names:
-        own = [code.removeprefix(f"{name}=") for code in prep.missing if code.startswith(f"{name}=")]
+        head = f"{name}="
+        own = [code.removeprefix(head) for code in prep.missing if code.startswith(head)]
         every = [code for code in prep.missing if "=" not in code[1:]]
         if own or every:
             found[name] = (*own, *every)

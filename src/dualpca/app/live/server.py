@@ -53,7 +53,8 @@ def _serve_window(app: FastAPI, window: Window, run: str) -> None:
     def table(count: int = 0, end: int = 0) -> Response:
         name = {"content-disposition": 'attachment; filename="watch.csv"'}
         rows = count if 0 < count < window.size else window.size
-        return Response(window.table(rows, end if end > 0 else None), media_type="text/csv", headers=name)
+        text = window.table(rows, end if end > 0 else None)
+        return Response(text, media_type="text/csv", headers=name)
 
 
 @contextmanager

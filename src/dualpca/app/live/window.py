@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualpca.app.live.judging import Alarm, Judged, Watch, sensor_words, shares, title
+from dualpca.app.tables.columns import named_rows
 
 MOST_ROWS = 6000
 """Rows that the page can show."""
@@ -110,7 +111,8 @@ class Window:
         with self.lock:
             at = self._places(self.rows - EXPECTED_ROWS)
             rows, first = self.values[at].copy(), self.rows - len(at)
-        expected = expected_of(self.watch.monitor, rows, j)
+        with self.watch.lock:
+            expected = expected_of(self.watch.monitor, rows, j)
         return {
             "name": self.names[j],
             "first": first,
@@ -141,13 +143,33 @@ class Window:
 
 
 def expected_of(monitor: Any, rows: Values, j: int) -> Values:
-    """Return what the model expects of a sensor given the others, (n,); NaN where it cannot."""
-    model = monitor.model_
-    if not len(rows) or model.n_features_in_ != rows.shape[1] or not hasattr(model, "impute"):
-        return np.full(len(rows), np.nan)
-    hidden = rows.copy()
-    hidden[:, j] = np.nan
-    return np.asarray(model.impute(hidden), dtype=float)[:, j]
+    """Return what the other sensors let expect of one, (n,), in the units of the rows.
+
+    Contributions are squares of residuals that are linear in the sensor's value: two values tell
+    where the residual is 0. Rows that are judged with those before them are moved one at a time.
+    """
+    if not len(rows):
+        return np.empty(0)
+    known = rows[~np.isnan(rows[:, j]), j]
+    middle, step = (float(known.mean()), float(known.std()) or 1.0) if len(known) else (0.0, 1.0)
+    here, there = rows.copy(), rows.copy()
+    here[:, j] = np.where(np.isnan(rows[:, j]), middle, rows[:, j])
+    there[:, j] = here[:, j]
+    if monitor.lags:
+        there[-1, j] += step
+    else:
+        there[:, j] += step
+    first, second = (_residuals(monitor, X)[:, j] for X in (here, there))
+    slope = (second - first) / step
+    slope = np.full(len(rows), slope[-1]) if monitor.lags else slope
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(slope > 0, here[:, j] - first / slope, np.nan))
+
+
+def _residuals(monitor: Any, rows: Values) -> Values:
+    """Return leave-one-out residuals: the signed roots of contributions."""
+    found = np.asarray(monitor.contributions(named_rows(monitor, rows)), dtype=float)
+    return np.asarray(np.sign(found) * np.sqrt(np.abs(found)))
 
 
 def _alarm(one: Alarm) -> dict[str, Any]:
