@@ -248,7 +248,7 @@ def test_alarms_are_the_monitors_episodes(fitted, tmp_path):
     for line, one in zip(begins, wanted, strict=True):
         assert f"row {one.start + 1}: alarm begins" in line
     first = next(line for line in begins if "row 101:" in line)
-    assert first.startswith("2026-03-02 06:08:20") and "× its limit (flow " in first
+    assert first.startswith("2026-03-02 06:08:20") and "× its limit: flow " in first
     logged = pl.read_csv(log)
     assert logged["row"].to_list() == list(range(1, 401))
     again = fitted.chart(named_rows(fitted, faulty()))

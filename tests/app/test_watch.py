@@ -273,10 +273,9 @@ print(hits)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that are forked and killed")
-@pytest.mark.parametrize(
-    ("kills", "seconds"), rest_slow([(4, 0.0), (100, 0.0), (100, 0.05)], {(4, 0.0)})
-)
-def test_killed_at_any_moment_no_row_is_lost_or_judged_twice(folder, inside, kills, seconds):
+@pytest.mark.parametrize("pace", rest_slow([(4, 0.0), (100, 0.0), (100, 0.05)], {(4, 0.0)}))
+def test_killed_at_any_moment_no_row_is_lost_or_judged_twice(folder, inside, pace):
+    kills, seconds = pace
     n = 400 * kills
     X = np.tile(faulty(), (n // 400 + 1, 1))[:n]
     path = folder / "live.csv"

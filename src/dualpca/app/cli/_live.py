@@ -46,10 +46,12 @@ from dualpca.app.cli._session import (
     prepared,
 )
 from dualpca.app.live.following import FileTail, StreamTail
-from dualpca.app.live.judging import Out, State, Watch, fingerprint, load_state, sensor_words, title
+from dualpca.app.live.judging import Out, State, Watch, fingerprint, load_state
 from dualpca.app.live.records import Layout, Records
+from dualpca.app.live.words import sensor_words, title
 from dualpca.app.tables.columns import Preparation, of_table
 from dualpca.app.tables.times import TimeAxis, find_time
+from dualpca.data import replacing
 from dualpca.errors import ModelFileError
 
 # --- monitor -----------------------------------------------------------------------------------
@@ -127,6 +129,8 @@ def monitor(
     def work() -> dict[str, Any]:
         keep_inputs([target, chart], [data])
         keep_other_kinds(target, "model", force)
+        if chart is not None:
+            _check_picture(chart, force)
         fresh = _monitor_of(name, components, arl, statistics, lags, trim, seed, setting or [])
         table = at_once(open_table(data, source.reading(), id_column), None, seed)
         frame = table.frame()
@@ -272,13 +276,24 @@ def _episode_words(one: dict[str, Any]) -> str:
     )
 
 
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def _check_picture(path: str, force: bool) -> None:
+    """Refuse a picture that cannot be written, before the fit."""
+    ending = Path(path).suffix.lower()
+    if ending not in PICTURES:
+        raise UsageError(f"--chart {path}: expected one of {', '.join(PICTURES)}.")
+    keep_other_kinds(path, "text" if ending == ".svg" else "other", force)
+
+
 def _drawn(fitted: Any, path: str) -> str:
     """Draw the control chart of the table, and return the name of the picture."""
     from dualpca.app import plots
 
-    drawing = plots.control_chart(fitted, fitted.phase_one_)
-    figure = getattr(drawing, "figure", drawing)
-    figure.savefig(path)
+    figure = plots.control_chart(fitted)
+    with replacing(path) as file:
+        figure.savefig(file, format=Path(path).suffix[1:].lower())
     return path
 
 

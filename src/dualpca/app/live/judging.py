@@ -28,56 +28,17 @@ import numpy as np
 import dualpca
 from dualpca.app.live.following import FileTail, Place, StreamTail, Tell
 from dualpca.app.live.records import Records, Rows
+from dualpca.app.live.words import MOST_SENSORS, reason, sensor_words, shares, title
 from dualpca.app.tables.columns import named_rows
 from dualpca.data import target_of
 from dualpca.errors import ModelFileError
-from dualpca.models.monitoring import WORDS
 
-MOST_SENSORS = 5
-"""Sensors that an alarm names."""
 KEPT = 100
 """Alarms that the page lists, and a state holds."""
 RECENT = 32
 """Times that are remembered: an episode is known to have ended some rows after its last one."""
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 """Endings of files of JSON lines."""
-
-
-def title(statistic: str) -> str:
-    """Return a statistic, or a run rule of one, in words.
-
-    Examples
-    --------
-    >>> title("spe"), title("t2 8 in a row")
-    ('SPE', 'T² 8 in a row')
-    """
-    name, space, rule = statistic.partition(" ")
-    return f"{WORDS.get(name, name)}{space}{rule}"
-
-
-def shares(contributions: Any, names: Sequence[str]) -> dict[str, float]:
-    """Return the sensors with the largest contributions, and their shares of all.
-
-    Examples
-    --------
-    >>> shares(np.array([1.0, -3.0, 0.0]), ["flow", "level", "heat"])
-    {'level': 0.75, 'flow': 0.25}
-    """
-    sizes = np.abs(np.nan_to_num(np.asarray(contributions, dtype=float)))
-    total = float(sizes.sum())
-    order = np.argsort(-sizes, kind="stable")[:MOST_SENSORS]
-    return {names[j]: float(sizes[j] / total) for j in order if sizes[j] >= 0.005 * total > 0}
-
-
-def sensor_words(sensors: Mapping[str, float], most: int = 3) -> str:
-    """Return sensors and their shares in words.
-
-    Examples
-    --------
-    >>> sensor_words({"level": 0.753, "flow": 0.247})
-    'level 75 %, flow 25 %'
-    """
-    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in [*sensors.items()][:most])
 
 
 class Alarm(NamedTuple):
@@ -97,11 +58,11 @@ class Alarm(NamedTuple):
         Examples
         --------
         >>> Alarm(3, "", ("spe",), {"flow": 1.0}, 2.5).words()
-        'SPE, up to 2.5 × the limit (flow 100 %)'
+        'SPE, up to 2.5 × the limit: flow 100 %'
         """
         what = ", ".join(map(title, self.statistics))
         which = sensor_words(self.sensors)
-        return f"{what}, up to {self.peak:.3g} × the limit" + (f" ({which})" if which else "")
+        return f"{what}, up to {self.peak:.3g} × the limit" + (f": {which}" if which else "")
 
 
 class Judged(NamedTuple):
@@ -423,9 +384,8 @@ class Watch:
         event = {"event": "begin", "row": first, "time": found.times[i], "statistic": which}
         event |= {"value": _number(value), "limit": _number(limit), "sensors": _rounded(sensors)}
         label = found.rows.labels[i]
-        words = f"row {first}{f' ({label})' if label else ''}: alarm begins: {title(which)} "
-        words += f"{by[which]:.3g} × its limit"
-        words += f" ({sensor_words(sensors)})" if sensors else ""
+        name = f"row {first} ({label})" if label else f"row {first}"
+        words = f"{name}: alarm begins: {reason(by, sensors)}"
         self._emit(event, found.times[i], words)
 
     def _go_on(self, found: Judged, episode: Any) -> None:

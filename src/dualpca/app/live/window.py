@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dualpca.app.live.judging import Alarm, Judged, Watch, sensor_words, shares, title
+from dualpca.app.live.judging import Alarm, Judged, Watch
+from dualpca.app.live.words import sensor_words, shares, title
 from dualpca.app.tables.columns import named_rows
 
 MOST_ROWS = 6000
