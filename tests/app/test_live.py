@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from dualpca.app.live import judging
 from dualpca.app.live.following import LONGEST_LINE, FileTail
 from dualpca.app.live.window import Window, expected_of
 from dualpca.app.tables.columns import named_rows
@@ -129,8 +130,10 @@ def judged_values(fitted, path, **options):
     """Return the values that a watch judged, and what it said."""
     heard, found = Heard(fitted, path, **options), []
     heard.watch.listeners.append(lambda one: found.append(one.rows.values))
-    heard.go_on()
-    heard.watch.close()
+    try:
+        heard.go_on()
+    finally:
+        heard.watch.close()
     return np.concatenate(found) if found else np.empty((0, len(SENSORS))), heard.notes
 
 
@@ -287,6 +290,19 @@ def test_an_episode_that_ends_in_a_later_piece_is_told(fitted, tmp_path):
         heard.go_on()
     ends = [line for line in heard.alarms if "ends" in line]
     assert heard.watch.state.open is None and "up to" in ends[0]
+    heard.watch.close()
+
+
+def test_a_watch_of_years_remembers_the_latest_episodes_only(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr(judging, "KEPT", 3)
+    path, X = tmp_path / "a.csv", rows_of(240, 1)
+    X[10::40, 1] += 30
+    write(path, X)
+    heard = Heard(fitted, path)
+    heard.go_on()
+    assert heard.watch.state.seen >= 6
+    assert len(heard.watch.monitor.episodes_) <= 4
+    assert len([line for line in heard.alarms if "ends" in line]) == heard.watch.state.seen
     heard.watch.close()
 
 

@@ -36,6 +36,10 @@ def folder(model, tmp_path):
     return tmp_path
 
 
+def json_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 def watched(inside, *words, cwd):
     """Run a watch to its end, and return its alarms and what it said."""
     status, printed, said = inside("watch", "plant.dpca", *words, cwd=cwd)
@@ -130,13 +134,13 @@ def test_alarms_as_json_lines_and_in_a_file(inside, folder):
     lines, _ = watched(inside, *words, cwd=folder)
     *events, end = map(json.loads, lines)
     assert end["event"] == "stopped" and (end["rows"], end["in_alarm"]) == (400, True)
-    assert [json.loads(line) for line in (folder / "alarms.jsonl").open()] == events
+    assert json_lines(folder / "alarms.jsonl") == events
     begin = next(one for one in events if one["row"] == 101)
     assert begin["event"] == "begin" and begin["value"] > begin["limit"]
     assert max(begin["sensors"], key=begin["sensors"].get) == "flow"
     over = next(one for one in events if one["event"] == "end" and one["first"] == 101)
     assert over["rows"] == over["row"] - 100 and over["peak"] > 1
-    logged = [json.loads(line) for line in (folder / "log.jsonl").open()]
+    logged = json_lines(folder / "log.jsonl")
     assert [one["row"] for one in logged] == list(range(1, 401))
     assert logged[100]["alarm"] is True and "flow" in logged[100]["sensors"]
 

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -327,6 +327,7 @@ class Watch:
             if n < len(rows.values):
                 trial = copy(self.monitor)
                 chart = trial.update(self._named(rows.values[:n]))
+            _forget(trial, KEPT)
             with self.lock:
                 self.monitor = trial
             self._take(Judged(self.state.rows + 1, rows.cut(0, n), chart))
@@ -451,6 +452,14 @@ class Watch:
         found |= dict(zip(self._log_names(), map(_number, cells), strict=True))
         found |= {"alarm": alarm, "sensors": _rounded(which)}
         return json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _forget(monitor: Any, most: int) -> None:
+    """Let a monitor remember its latest episodes only: a watch may run for years."""
+    model = monitor._fitted
+    traces = model.state.traces
+    if len(traces) > most:
+        monitor._model = replace(model, state=replace(model.state, traces=traces[-most:]))
 
 
 def _sensors(episode: Any) -> dict[str, float]:
