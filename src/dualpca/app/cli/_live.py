@@ -376,9 +376,10 @@ def watch(
                 stack.enter_context(_alone(kept))
             one = _opened(model, data, kept, log, alarms, reading, anew, skip, as_json)
             stack.callback(one.close)
+            stop = stack.enter_context(_stoppable())
             if page:
                 stack.enter_context(_shown(one, model, data, host, port, token, show, as_json))
-            return _watched(one, once, data)
+            return _watched(one, once, data, stop)
 
     run("watch", as_json, work, lambda found: "", streams=True)
 
@@ -548,16 +549,15 @@ def _stoppable() -> Iterator[list[bool]]:
             signal.signal(number, handler)
 
 
-def _watched(one: Watch, once: bool, data: str) -> dict[str, Any]:
+def _watched(one: Watch, once: bool, data: str, stop: list[bool]) -> dict[str, Any]:
     """Judge rows until the input ends or somebody stops it; return how many there were."""
     before, seen = one.state.rows, one.state.seen
     one.save()  # before the first row, so that what is killed then is known not to count
-    with _stoppable() as stop:
-        while not stop:
-            found = one.step(0.0 if once and data != "-" else EVERY)
-            if one.tail.ended or (once and not found and data != "-"):
-                break
-        one.save()  # not after an error: then the state before it holds
+    while not stop:
+        found = one.step(0.0 if once and data != "-" else EVERY)
+        if one.tail.ended or (once and not found and data != "-"):
+            break
+    one.save()  # not after an error: then the state before it holds
     if once and data != "-" and one.tail.rest():
         _say(f"the last line of {data} has no end yet: it waits for the next time.")
     count, n_alarms = one.state.rows - before, one.state.seen - seen

@@ -137,7 +137,7 @@ function showVerdict() {
     kind = "alarm";
     const [worst] = Object.entries(live.open.sensors);
     word = `Alarm since ${when(live.open.first, live.open.began)}`;
-    if (worst) word += `: ${worst[0]} ${Math.round(100 * worst[1])} %`;
+    if (worst) word += `: ${worst[0]} ${percent(worst[1])}`;
   } else if (!live.rows) {
     kind = "empty";
     word = "Waiting for rows";
@@ -150,6 +150,8 @@ function showVerdict() {
   $("state-more").textContent = more();
   document.title = `${live.open ? "Alarm" : word} – ${state.model.source}`;
 }
+
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 
 const spell = (seconds) => (seconds < 120 ? `${Math.round(seconds)} s` : seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`);
 
@@ -191,7 +193,7 @@ function bar(name, share, pressed) {
   const inner = el("span", {});
   inner.style.width = `${100 * share}%`;
   const node = el("button", { type: "button", title: `Show ${name} beside what is expected of it`, "aria-pressed": String(pressed), onclick: () => pick(name) },
-    el("span", { class: "name" }, name), el("span", { class: "track", "aria-hidden": "true" }, inner), el("span", { class: "share" }, `${Math.round(100 * share)} %`));
+    el("span", { class: "name" }, name), el("span", { class: "track", "aria-hidden": "true" }, inner), el("span", { class: "share" }, percent(share)));
   node.dataset.name = name;
   return el("li", {}, node);
 }
@@ -415,6 +417,9 @@ $("save-png").addEventListener("click", () => {
     drawing.textAlign = "left";
     drawing.font = "600 13px system-ui, sans-serif";
     drawing.fillText(state.model.statistics[k], 0, 12);
+    drawing.textAlign = "right";
+    drawing.font = "12px system-ui, sans-serif";
+    drawing.fillText(`limit ${short(live.limits[k][seen.to - 1], 3)}`, width - 28, 12);
     drawing.translate(0, 20);
     drawChart(drawing, width - 28, height - 28, part(k, seen), { ...seen, cursor: null });
     drawing.restore();
