@@ -1,6 +1,8 @@
 """Figures of fitted models.
 
-Every function returns a new matplotlib Figure and leaves pyplot's state alone.
+Every function draws into a new figure of pyplot's, which `plt.show()` shows and `plt.close()`
+frees, or where `ax` says: in axes, in a figure, or in a part of one. It returns the Figure. Fonts,
+colours and resolution are those of the style in use (`plt.style.use`), on light and dark ground.
 """
 
 from dualpca.errors import install
