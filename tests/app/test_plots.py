@@ -224,7 +224,7 @@ def test_contribution_plot_shows_the_largest_first(model, to, name):
     assert [label.get_text() for label in ax.get_yticklabels()] == list(X.columns[order])
     signed = model.contributions(row, to=to, signed=True).to_numpy()[0][order]
     for bar, value in zip(ax.patches, signed, strict=True):
-        assert to_rgb(bar.get_facecolor()) == to_rgb(BLUE if value >= 0 else VERMILION)
+        assert to_rgb(bar.get_facecolor()) == to_rgb(VERMILION if value >= 0 else BLUE)
     assert ax.get_title("left").startswith(f"{name} {parts.sum():.3g}")
 
 

@@ -9,6 +9,7 @@ from dualpca.errors import install
 
 try:
     from dualpca.app.plots._canvas import DPI, PALETTE
+    from dualpca.app.plots.charts import contributions_over_time, control_chart
     from dualpca.app.plots.kernels import (
         eigenfunctions,
         image_grid,
@@ -40,6 +41,8 @@ __all__ = [
     "biplot",
     "calibration",
     "contribution_plot",
+    "contributions_over_time",
+    "control_chart",
     "eigenfunctions",
     "hinton",
     "image_grid",

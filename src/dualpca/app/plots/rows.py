@@ -20,6 +20,7 @@ from dualpca.app.plots._canvas import (
     DASHED,
     SMALL,
     Floats,
+    Ink,
     Place,
     Sheet,
     canvas,
@@ -327,16 +328,23 @@ def contribution_plot(
     title = f"{NAMES[to]} {_verdict(model.outliers(row, level), to)} ({100 * level:g} %)"
     sheet = canvas(ax, height=max(2.2, 1.3 + 0.26 * len(words)))
     ax, ink = sheet.ax, sheet.ink
-    colours = np.where(parts[shown] < 0, ink.vermilion, ink.blue)
-    ax.barh(range(len(shown)), np.abs(parts[shown]), color=colours, height=0.72)
-    ax.set_yticks(range(len(words)), words)
+    draw_bars(ax, ink, parts[shown], words)
     for label in ax.get_yticklabels()[len(shown) :]:
         label.set(color=ink.muted, style="italic")
-    ax.set(xlabel=f"contribution to {NAMES[to]}", ylim=(len(words) - 0.4, -0.6))
-    ax.grid(False, axis="y")
+    ax.set_xlabel(f"contribution to {NAMES[to]}")
     ax.set_title(title, loc="left", fontsize=SMALL, color=ink.text)
-    sheet.key([mark(ink.blue, "s"), mark(ink.vermilion, "s")], SIGNS[to], below=True)
+    sheet.key([mark(ink.vermilion, "s"), mark(ink.blue, "s")], SIGNS[to], below=True)
     return sheet.figure
+
+
+def draw_bars(ax: Axes, ink: Ink, parts: Floats, words: Sequence[str]) -> None:
+    """Draw contributions downwards, in the colour of their sign; more words have no bar."""
+    colours = np.where(parts < 0, ink.blue, ink.vermilion)
+    ax.barh(range(len(parts)), np.abs(parts), color=colours, height=0.72)
+    ax.set_yticks(range(len(words)), words)
+    ax.set_ylim(len(words) - 0.4, -0.6)
+    ax.grid(False, axis="y")
+    ax.tick_params(axis="y", length=0)
 
 
 MOST_ABSENT = 5

@@ -1,0 +1,723 @@
+"""Rows in order: T², SPE and other statistics with their limits, and contributions over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import FuncNorm
+from matplotlib.dates import AutoDateFormatter, ConciseDateFormatter
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.patches import Patch
+from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dualpca.app.plots._canvas import (
+    DASHED,
+    SMALL,
+    Floats,
+    Ink,
+    Place,
+    Sheet,
+    canvas,
+    feature_names,
+    foremost,
+    mark,
+    need,
+)
+from dualpca.app.plots.rows import FAR, NAMES, NO_LIMITS, SIGNS, draw_bars
+from dualpca.arrays import backend
+from dualpca.errors import expected
+
+Ints = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+WIDE = 7.6
+"""Inches: time needs more room than other axes."""
+
+POINTS = 3000
+"""Points of a line; longer ones are thinned so that every bump remains."""
+
+DOTS = 250
+"""Rows up to which each has a dot."""
+
+COLUMNS_SHOWN = 1200
+"""Columns of a heat map; of more rows each column has the largest of several."""
+
+WORDS = {
+    **NAMES,
+    "mewma": "MEWMA",
+    "residual": "residual\nEWMA",
+    "cusum": "CUSUM",
+    "residual_cusum": "residual\nCUSUM",
+}
+"""What statistics are called, in the order in which they are drawn."""
+
+FILL, FILL_WORST = 0.14, 0.32
+"""Opacity of episodes, and of the worst."""
+
+
+# --- what is drawn -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """Rows in order, judged by a monitor or by a model.
+
+    Attributes
+    ----------
+    statistics, limits : dict of str to array of shape (n,)
+        NaN where there is none.
+    alarms : bool array of shape (n,)
+    episodes : sequence of Episode
+        None from a model, which judges every row by itself.
+    contributions : callable or None
+        From first row, end and statistic to signed contributions, (rows, d).
+    names : list of str
+        Of the sensors.
+    first : int
+        Number of the first row.
+    time : object
+        As given: one time per row, or None.
+    limit : str
+        What the limits are called.
+    """
+
+    statistics: dict[str, Floats]
+    limits: dict[str, Floats]
+    alarms: Mask
+    episodes: Sequence[Any]
+    contributions: Callable[[int, int, str], Floats] | None
+    names: list[str]
+    first: int
+    time: Any
+    limit: str
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.alarms)
+
+    def ratios(self) -> Floats:
+        """Return each statistic as a multiple of its limit, (statistics, n); 0 without one."""
+        pairs = zip(self.statistics.values(), self.limits.values(), strict=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.array([value / limit for value, limit in pairs])
+        return np.where(np.isfinite(found), found, 0.0)
+
+    def span(self, episode: Any) -> tuple[int, int]:
+        """Return where an episode starts and ends, in rows of the figure."""
+        end = self.n if episode.end is None else episode.end - self.first
+        return max(episode.start - self.first, 0), min(end, self.n)
+
+    def seen(self) -> list[Any]:
+        """Return the episodes with rows in the figure."""
+        return [one for one in self.episodes if self.span(one)[0] < self.span(one)[1]]
+
+
+def _watched(plot: str, model: Any, X: Any, time: Any, level: float) -> _Watched:
+    """Return what a model or a monitor says about rows, or what a chart holds."""
+    time = _index(X) if time is None else time
+    if hasattr(model, "alarms"):
+        if X is not None:
+            raise ValueError(expected("X", "None with a chart, which holds its rows", type(X)))
+        return _of_chart(model, time)
+    if hasattr(model, "chart"):
+        check_is_fitted(model)
+        return _of_chart(model.phase_one_ if X is None else model.chart(X, time=time), time)
+    need(model, plot, "T² and SPE with their limits", "outliers", instead=NO_LIMITS)
+    if X is None:
+        raise ValueError(expected("X", "the rows to draw", None))
+    return _of_model(model, X, time, level)
+
+
+def _of_chart(chart: Any, time: Any) -> _Watched:
+    contributions = np.asarray(chart.contributions, dtype=np.float64)
+    return _Watched(
+        _ordered(chart.statistics),
+        _ordered(chart.limits),
+        np.asarray(chart.alarms, dtype=bool),
+        chart.episodes,
+        lambda start, end, to: contributions[start:end],
+        [str(name) for name in chart.names],
+        int(chart.first),
+        chart.time if time is None else time,
+        "limit",
+    )
+
+
+def _ordered(found: Mapping[str, Any]) -> dict[str, Floats]:
+    """Return arrays in the order of the panels, NaN where they are not finite."""
+    names = [name for name in WORDS if name in found]
+    names += [name for name in found if name not in WORDS]
+    values = {name: np.array(found[name], dtype=np.float64) for name in names}
+    return {name: np.where(np.isfinite(one), one, np.nan) for name, one in values.items()}
+
+
+def _of_model(model: Any, X: Any, time: Any, level: float) -> _Watched:
+    table = X if hasattr(X, "columns") or backend.is_foreign(X) else np.asarray(X)
+    outliers = model.outliers(table, level)
+    empty = backend.to_numpy(outliers.empty).astype(bool)
+    both = {name: backend.to_numpy(getattr(outliers, name)) for name in ("t2", "spe")}
+    limits = {name: backend.to_numpy(getattr(outliers, f"{name}_limit")) for name in both}
+
+    def contributions(start: int, end: int, to: str) -> Floats:
+        some = table.iloc[start:end] if hasattr(table, "iloc") else table[start:end]
+        parts = model.contributions(some, to=to, signed=True)
+        found, seen = (_numbers(item) for item in (parts, some))
+        return np.where(np.isnan(seen), np.nan, found)
+
+    return _Watched(
+        {name: np.where(empty, np.nan, value) for name, value in _ordered(both).items()},
+        _ordered(limits),
+        backend.to_numpy(outliers.flagged).astype(bool),
+        (),
+        contributions if hasattr(model, "contributions") else None,
+        feature_names(model),
+        0,
+        time,
+        f"limit, {100 * level:g} %",
+    )
+
+
+def _numbers(table: Any) -> Floats:
+    return np.array(backend.to_numpy(table), dtype=np.float64)
+
+
+# --- time --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Where rows stand on the horizontal axis.
+
+    Attributes
+    ----------
+    at, left, right : arrays of shape (n,)
+        Places of rows, and where those of their neighbours begin.
+    word : str
+        What the axis is called.
+    moments : list of str or None
+        Of the rows, to refer to them; None where they have numbers alone.
+    """
+
+    at: Floats
+    left: Floats
+    right: Floats
+    word: str
+    moments: list[str] | None
+
+
+def _index(X: Any) -> Any:
+    """Return the times of a pandas frame that has them as its index."""
+    index = getattr(X, "index", None)
+    return index if type(index).__name__ in ("DatetimeIndex", "PeriodIndex") else None
+
+
+def _times(axes: Sequence[Axes], time: Any, n: int, first: int) -> _Times:
+    """Set up the horizontal axes for times, and return the places of rows.
+
+    Times that are not in order, or no times to matplotlib, are written at places one apart.
+    """
+    rows = first + np.arange(n, dtype=np.float64)
+    if time is None:
+        for ax in axes:
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        return _Times(rows, rows - 0.5, rows + 0.5, "row", None)
+    values = _as_array(time)
+    if values.shape != (n,):
+        raise ValueError(expected("time", f"a time for each of the {n} rows", values.shape))
+    name = getattr(time, "name", None)
+    word = name if isinstance(name, str) and name else "time"
+    moments = [_moment(value) for value in values]
+    places = _converted(axes, values)
+    if places is None or not np.isfinite(places).all() or np.any(np.diff(places) < 0):
+        for ax in axes:
+            ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _named(moments, x - first)))
+        return _Times(rows, rows - 0.5, rows + 0.5, word, moments)
+    for ax in axes:
+        if isinstance(ax.xaxis.get_major_formatter(), AutoDateFormatter):
+            ax.xaxis.set_major_formatter(_concise(ax.xaxis.get_major_locator()))
+    steps = np.diff(places)
+    step = float(np.median(steps[steps > 0])) if np.any(steps > 0) else 1.0
+    half = np.minimum(steps / 2, step)  # a row does not last through a pause
+    ends = np.array([step / 2])
+    left, right = np.concatenate([ends, half]), np.concatenate([half, ends])
+    return _Times(places, places - left, places + right, word, moments)
+
+
+def _concise(locator: Any) -> Formatter:
+    """Return dates in few words: the day is written once, hours at each tick."""
+    concise: Any = ConciseDateFormatter
+    found: Formatter = concise(locator)
+    return found
+
+
+def _as_array(time: Any) -> NDArray[Any]:
+    """Return times as an array; text is read as dates where it is in the ISO format."""
+    if hasattr(time, "to_timestamp"):  # periods of pandas
+        time = time.to_timestamp()
+    values = np.asarray(time.to_numpy() if hasattr(time, "to_numpy") else time)
+    if values.dtype.kind == "m":
+        return values / np.timedelta64(1, "s")
+    if values.dtype.kind in "UT" or (values.size and isinstance(values.flat[0], str)):
+        try:
+            return values.astype("U").astype("datetime64[ns]")
+        except ValueError:
+            return values
+    return values
+
+
+def _converted(axes: Sequence[Axes], values: NDArray[Any]) -> Floats | None:
+    """Return times as matplotlib places them, None if it cannot."""
+    if values.dtype.kind in "UTS" or (values.size and isinstance(values.flat[0], str)):
+        return None  # each would be a category of its own
+    try:
+        for ax in axes:
+            axis: Any = ax.xaxis
+            axis.update_units(values)
+        return np.array(axis.convert_units(values), dtype=np.float64)
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _moment(value: Any) -> str:
+    """Return a time as text, without what is zero in it.
+
+    Examples
+    --------
+    >>> _moment(np.datetime64("2026-03-01T07:30:00.000")), _moment(12.0)
+    ('2026-03-01 07:30', '12')
+    """
+    if isinstance(value, np.datetime64):
+        text = str(value.astype("datetime64[s]")).replace("T", " ")
+        return text.removesuffix(":00").removesuffix(" 00:00")
+    if hasattr(value, "isoformat"):
+        return str(value.isoformat(" ", "seconds")) if hasattr(value, "hour") else str(value)
+    return f"{value:g}" if isinstance(value, (float, int, np.number)) else str(value)
+
+
+def _named(moments: list[str], row: float) -> str:
+    k = round(row)
+    return moments[k] if 0 <= k < len(moments) and abs(row - k) < 1e-6 else ""
+
+
+# --- fewer points ------------------------------------------------------------------------------
+
+
+def thinned(values: Floats, most: int = POINTS) -> Ints:
+    """Return the positions of about `most` values that look like all: each stretch's extremes.
+
+    Gaps (NaN) stay gaps.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+    most : int, default=3000
+
+    Returns
+    -------
+    array of int
+        Increasing.
+
+    Examples
+    --------
+    >>> values = np.zeros(10_000)
+    >>> values[1234] = 5.0
+    >>> found = thinned(values, 100)
+    >>> len(found) < 110, 1234 in found
+    (True, True)
+    """
+    n = len(values)
+    if n <= most:
+        return np.arange(n)
+    width = -(-2 * n // most)
+    starts = np.arange(0, n, width)
+    short = np.full(len(starts) * width - n, np.nan)
+    bins = np.concatenate([values, short]).reshape(len(starts), width)
+    empty = np.isnan(bins)
+    low = starts + np.argmin(np.where(empty, np.inf, bins), axis=1)
+    high = starts + np.argmax(np.where(empty, -np.inf, bins), axis=1)
+    missing = np.isnan(values)
+    gaps = np.flatnonzero(missing & ~np.concatenate([[False], missing[:-1]]))
+    return np.unique(np.concatenate([low, high, gaps, [0, n - 1]]))
+
+
+def _changes(values: Floats) -> Ints:
+    """Return the first and last position of every stretch of equal values."""
+    same = (values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1]))
+    turns = np.flatnonzero(~same)
+    return np.unique(np.concatenate([[0, len(values) - 1], turns, turns + 1]))
+
+
+# --- the control chart -------------------------------------------------------------------------
+
+
+def control_chart(
+    model: Any,
+    X: ArrayLike | None = None,
+    *,
+    time: ArrayLike | None = None,
+    level: float = 0.95,
+    n_features: int = 8,
+    ax: Place = None,
+) -> Figure:
+    """Draw T², SPE and other statistics of rows in order, with their limits, alarms and reasons.
+
+    One panel per statistic: T² and SPE of a model, of a Monitor also MEWMA and what else it
+    computes. Limits are those of each row: a step where sensors are missing. Statistics that are
+    far beyond their limit have a logarithmic axis. Below are the contributions to the worst
+    episode, or to the worst row where there are no episodes.
+
+    Parameters
+    ----------
+    model : Monitor, Chart, PCA, PPCA, FactorAnalysis or CopulaPPCA
+        A fitted model, or the chart that a Monitor returns.
+    X : array or frame of shape (n, d), default=None
+        Rows in order; None with a Chart, and for the training rows of a Monitor.
+    time : array-like of shape (n,), default=None
+        Dates or numbers; by default the index of a pandas frame if it holds dates, otherwise the
+        number of the row.
+    level : float, default=0.95
+        Of the limits of a model, T² and SPE together, as in `outliers`. A Monitor has its own.
+    n_features : int, default=8
+        Number of contributions, the largest.
+    ax : sequence of Axes, Figure or SubFigure, default=None
+        Where to draw: an axes for each statistic, and one more for the contributions, which are
+        left out without it; or a figure for all. By default a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Rows above a limit are dots; hollow ones are alarms by a run rule. Rows without any value
+        are gaps. Of more than 3,000 rows the line shows the extremes; limits and alarms are whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 1)) + 0.1 * rng.normal(size=(300, 4))
+    >>> X[200:250, 2] += 0.5
+    >>> figure = control_chart(PPCA(1).fit(X[:150]), X)
+    >>> [ax.get_ylabel() for ax in figure.axes[:2]]
+    ['T²', 'SPE']
+    """
+    found = _watched("control_chart", model, X, time, level)
+    reason = _reason(found, n_features)
+    count = len(found.statistics)
+    several = (count + 1, count) if reason else (count,)
+    tall = 0.9 + 1.25 * count + (0.75 + 0.23 * len(reason.names) if reason else 0.0)
+    sheet = canvas(ax, tall, _stack(count, reason), count=several, width=WIDE)
+    times = _times(sheet.axes[:count], found.time, found.n, found.first)
+    for one, name in zip(sheet.axes, found.statistics, strict=False):
+        _episodes(one, sheet.ink, found, times, reason)
+        _panel(one, sheet.ink, found, times, name)
+    _run_rules(sheet, found, times)
+    _label_time(sheet.axes[:count], times)
+    _key(sheet, found)
+    if reason and len(sheet.axes) > count:
+        _draw_reason(sheet.axes[count], sheet.ink, reason, found, times)
+    return sheet.figure
+
+
+@dataclass(frozen=True)
+class _Reason:
+    """The worst episode or row, and what contributes to it.
+
+    Attributes
+    ----------
+    rows : pair of int
+        First, and one past the last, in rows of the figure.
+    episode : Episode or None
+    to : str
+        The statistic.
+    names, parts : list of str and array
+        The largest contributions, signed.
+    """
+
+    rows: tuple[int, int]
+    episode: Any
+    to: str
+    names: list[str]
+    parts: Floats
+
+
+def _reason(found: _Watched, n_features: int) -> _Reason | None:
+    """Return what contributes to the worst episode or row; None where nothing can be said."""
+    ratios, seen = found.ratios(), found.seen()
+    if found.contributions is None or not ratios.size or not ratios.max() > 0:
+        return None
+    k, row = np.unravel_index(int(np.argmax(ratios)), ratios.shape)
+    to, episode = list(found.statistics)[int(k)], None
+    start, end = int(row), int(row) + 1
+    if seen:
+        episode = max(seen, key=lambda one: float(one.peak))
+        start, end = found.span(episode)
+    parts = found.contributions(start, end, to)
+    known = ~np.isnan(parts)
+    mean = np.where(known, parts, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    observed = np.flatnonzero(known.any(axis=0))
+    shown = observed[np.argsort(-np.abs(mean[observed]), kind="stable")][:n_features]
+    return _Reason((start, end), episode, to, [found.names[j] for j in shown], mean[shown])
+
+
+def _stack(count: int, reason: _Reason | None) -> Callable[[FigureBase], list[Axes]]:
+    """Return a function that adds panels below one another, of one time."""
+    heights = [1.25] * count + ([0.75 + 0.23 * len(reason.names)] if reason else [])
+
+    def make(region: FigureBase) -> list[Axes]:
+        axes: list[Axes] = list(
+            region.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+        )
+        for one in axes[1:count]:
+            one.sharex(axes[0])
+        for one in axes[: count - 1]:
+            one.tick_params(labelbottom=False)
+        return axes
+
+    return make
+
+
+def _panel(ax: Axes, ink: Ink, found: _Watched, times: _Times, name: str) -> None:
+    """Draw one statistic with its limits, and mark the rows above them."""
+    values, limits = found.statistics[name], found.limits[name]
+    kept = thinned(values)
+    ax.plot(times.at[kept], values[kept], color=ink.blue, lw=0.9, zorder=2.5)
+    dots = ~np.isnan(values) if found.n <= DOTS else _alone(values)
+    ax.plot(times.at[dots], values[dots], ".", ms=4, color=ink.blue, zorder=3)
+    turns = _changes(limits)
+    turns = turns[thinned(limits[turns])]
+    style = DASHED if len(turns) <= 2 else "-"
+    ax.step(times.at[turns], limits[turns], where="mid", color=ink.muted, lw=1.1, ls=style)
+    above = values > limits
+    size = 4.5 if above.sum() <= DOTS else 3.0
+    ax.plot(times.at[above], values[above], "o", ms=size, color=ink.vermilion, mew=0, zorder=4)
+    _scale(ax, values, limits)
+    ax.set_ylabel(WORDS.get(name, name))
+
+
+def _alone(values: Floats) -> Mask:
+    """Return which values have gaps on both sides, where a line shows nothing."""
+    missing = np.concatenate([[True], np.isnan(values), [True]])
+    return np.asarray(~missing[1:-1] & missing[:-2] & missing[2:])
+
+
+def _scale(ax: Axes, values: Floats, limits: Floats) -> None:
+    """Choose a logarithmic axis where some value is far out, and make room for the limits."""
+    known, bounds = values[~np.isnan(values)], limits[~np.isnan(limits)]
+    limit = float(np.median(bounds)) if bounds.size else 0.0
+    top = max(known.max(initial=0.0), bounds.max(initial=0.0)) or 1.0
+    if limit > 0 and known.max(initial=0.0) > FAR * limit:
+        low = max(known[known > 0].min(), 0.02 * limit)
+        ax.set(yscale="log", ylim=(0.8 * low, 1.8 * top))
+    else:
+        ax.set_ylim(0.0, 1.12 * top)
+
+
+def _episodes(ax: Axes, ink: Ink, found: _Watched, times: _Times, reason: _Reason | None) -> None:
+    """Shade episodes, the worst most; a line marks the worst row where there are none."""
+    worst = reason.rows if reason else None
+    spans = {found.span(one) for one in found.seen()}
+    for some, fill in ((spans - {worst}, FILL), (spans & {worst}, FILL_WORST)):
+        ranges = [(times.left[a], times.right[b - 1] - times.left[a]) for a, b in sorted(some)]
+        if ranges:
+            place: Any = {"transform": ax.get_xaxis_transform(), "zorder": 1, "lw": 0.8}
+            ax.broken_barh(ranges, (0, 1), color=ink.vermilion, alpha=fill, **place)
+    if worst and not spans:
+        ax.axvline(times.at[worst[0]], color=ink.muted, lw=0.8, ls=":", zorder=1)
+    ax.set_xlim(*_reach(times))
+
+
+def _reach(times: _Times) -> tuple[float, float]:
+    """Return the ends of the horizontal axis, with a little room."""
+    low, high = float(times.left[0]), float(times.right[-1])
+    room = 0.01 * (high - low)
+    return low - room, high + room
+
+
+def _run_rules(sheet: Sheet, found: _Watched, times: _Times) -> None:
+    """Mark alarms of rows that no statistic puts above a limit, in the first panel."""
+    only = found.alarms & (found.ratios().max(axis=0, initial=0.0) <= 1)
+    values, ink = next(iter(found.statistics.values())), sheet.ink
+    style: Any = {"mfc": ink.face, "mec": ink.vermilion, "mew": 1.2, "ms": 4.5, "zorder": 4}
+    if only.any():
+        sheet.ax.plot(times.at[only], values[only], "o", **style)
+
+
+def _label_time(axes: Sequence[Axes], times: _Times) -> None:
+    """Name the horizontal axis, once for all panels that share it."""
+    last = axes[-1]
+    for ax in axes:
+        if ax is last or not ax.get_shared_x_axes().joined(ax, last):
+            ax.set_xlabel(times.word)
+
+
+def _key(sheet: Sheet, found: _Watched) -> None:
+    """Draw a legend of what occurs."""
+    ink = sheet.ink
+    marks: list[Any] = [mark(ink.muted, "--")]
+    words = [found.limit]
+    if np.any(found.ratios() > 1):
+        marks, words = [*marks, mark(ink.vermilion)], [*words, "above the limit"]
+    if found.seen():
+        marks = [*marks, Patch(color=ink.vermilion, alpha=FILL_WORST, lw=0)]
+        words = [*words, "episode"]
+    sheet.key(marks, words)
+
+
+def _draw_reason(ax: Axes, ink: Ink, reason: _Reason, found: _Watched, times: _Times) -> None:
+    """Draw the contributions to the worst episode or row."""
+    draw_bars(ax, ink, reason.parts, reason.names)
+    (start, end), to = reason.rows, WORDS.get(reason.to, reason.to).replace("\n", " ")
+    one = f"row {found.first + start}"
+    several = f"rows {found.first + start} to {found.first + end - 1}"
+    if times.moments:
+        one, several = times.moments[start], f"{times.moments[start]} to {times.moments[end - 1]}"
+    if reason.episode is None:
+        ratio = float(found.ratios().max())
+        title = f"The furthest row, {one}: {to} {ratio:.2g} times its limit"
+        ax.set_xlabel(f"contribution to {to}")
+    else:
+        names = [WORDS.get(name, name).replace("\n", " ") for name in reason.episode.statistics]
+        title = f"The worst episode, {several}: {', '.join(names)}"
+        ax.set_xlabel("mean contribution")
+    ax.set_title(title, loc="left", fontsize=SMALL, color=ink.text)
+    pair = [mark(ink.vermilion, "s"), mark(ink.blue, "s")]
+    words = SIGNS[reason.to] if reason.episode is None and reason.to in SIGNS else SIGNS["spe"]
+    legend: Any = {"loc": "lower right", "facecolor": ink.face, "labelcolor": ink.text}
+    ax.legend(pair, words, fontsize=SMALL, framealpha=0.8, edgecolor="none", **legend)
+
+
+# --- contributions over time -------------------------------------------------------------------
+
+
+def contributions_over_time(
+    model: Any,
+    X: ArrayLike | None = None,
+    *,
+    time: ArrayLike | None = None,
+    to: str = "spe",
+    level: float = 0.95,
+    n_features: int = 40,
+    ax: Place = None,
+) -> Figure:
+    """Draw what each sensor contributes at each time, as colours: when a fault began, and where.
+
+    Parameters
+    ----------
+    model : Monitor, Chart, PCA, PPCA or FactorAnalysis
+        A fitted model, or the chart that a Monitor returns.
+    X : array or frame of shape (n, d), default=None
+        Rows in order; None with a Chart, and for the training rows of a Monitor.
+    time : array-like of shape (n,), default=None
+        Dates or numbers; by default the index of a pandas frame if it holds dates, otherwise the
+        number of the row.
+    to : {'spe', 't2'}, default='spe'
+        Statistic of a model. A Monitor has contributions of its own.
+    level : float, default=0.95
+        Of the limits of a model, T² and SPE together, as in `outliers`. A Monitor has its own.
+    n_features : int, default=40
+        Number of sensors, those with the largest contributions, in the order of the table.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Red where a sensor is higher than expected, blue where it is lower, grey where it is
+        missing. Rows above a limit are marked along the upper edge. Colours grow with the root of
+        the contribution, so that large faults do not hide small ones. Of more than 1,200 rows each
+        column has the largest contributions of several.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualpca import PPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 1)) + 0.1 * rng.normal(size=(300, 4))
+    >>> X[200:250, 2] += 0.5
+    >>> figure = contributions_over_time(PPCA(1).fit(X[:150]), X)
+    >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    ['x0', 'x1', 'x2', 'x3']
+    """
+    if to not in NAMES:
+        raise ValueError(expected("to", f"one of {list(NAMES)}", to))
+    found = _watched("contributions_over_time", model, X, time, level)
+    if found.contributions is None:
+        need(model, "contributions_over_time", "contributions of features", "contributions")
+    parts = found.contributions(0, found.n, to) if found.contributions else np.zeros((0, 0))
+    shown = foremost(np.nan_to_num(np.abs(parts)).max(axis=0, initial=0.0), n_features)
+    sheet = canvas(ax, 1.2 + max(0.24 * len(shown), 1.0), width=WIDE)
+    ax, ink = sheet.ax, sheet.ink
+    times = _times([ax], found.time, found.n, found.first)
+    edges, cells = _cells(parts[:, shown], times)
+    reach = float(np.nanmax(np.abs(cells), initial=0.0)) or 1.0
+    norm = FuncNorm((_signed_root, _signed_square), vmin=-reach, vmax=reach)
+    colours = ink.diverging().with_extremes(bad=ink.grid)
+    image = ax.pcolormesh(
+        edges, np.arange(len(shown) + 1) - 0.5, cells.T, norm=norm, cmap=colours, rasterized=True
+    )
+    ax.set_yticks(range(len(shown)), [found.names[j] for j in shown])
+    ax.set(xlim=(times.left[0], times.right[-1]), ylim=(len(shown) - 0.5, -0.5))
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    _label_time([ax], times)
+    _alarm_strip(ax, ink, found.alarms, times)
+    _colour_key(ax, ink, image, "contribution" if found.limit == "limit" else to, reach)
+    return sheet.figure
+
+
+def _signed_root(x: Any) -> Any:
+    return np.sign(x) * np.sqrt(np.abs(x))
+
+
+def _signed_square(x: Any) -> Any:
+    return np.sign(x) * np.square(x)
+
+
+def _cells(parts: Floats, times: _Times) -> tuple[Floats, Floats]:
+    """Return edges (c + 1,) and values (c, d) of columns: NaN for pauses between rows."""
+    n, width = len(parts), -(-len(parts) // COLUMNS_SHOWN)
+    starts = np.arange(0, n, width)
+    ends = np.minimum(starts + width, n) - 1
+    if width > 1:
+        filled = np.where(np.isnan(parts), 0.0, parts)
+        low, high = (f.reduceat(filled, starts) for f in (np.minimum, np.maximum))
+        seen = np.add.reduceat(~np.isnan(parts), starts, dtype=np.intp) > 0
+        parts = np.where(seen, np.where(high >= -low, high, low), np.nan)
+    left, right = times.left[starts], times.right[ends]
+    pauses = np.flatnonzero(left[1:] - right[:-1] > 1e-6 * (right[-1] - left[0]))
+    edges = np.insert(np.append(left, right[-1]), pauses + 1, right[pauses])
+    return edges, np.insert(parts, pauses + 1, np.nan, axis=0)
+
+
+def _alarm_strip(ax: Axes, ink: Ink, alarms: Mask, times: _Times) -> None:
+    """Mark rows in alarm along the upper edge."""
+    turns = np.flatnonzero(np.diff(np.concatenate([[0], alarms.astype(int), [0]])))
+    runs = zip(turns[::2], turns[1::2], strict=True)
+    ranges = [(times.left[a], times.right[b - 1] - times.left[a]) for a, b in runs]
+    place: Any = {"transform": ax.get_xaxis_transform(), "clip_on": False, "lw": 0.6}
+    if ranges:
+        ax.broken_barh(ranges, (1.02, 0.035), color=ink.vermilion, **place)
+        text = ax.annotate("alarm", (0, 1.0375), (-4, 0), textcoords="offset points", ha="right")
+        text.set(va="center", fontsize=SMALL, color=ink.vermilion, annotation_clip=False)
+        text.xycoords = "axes fraction"
+
+
+def _colour_key(ax: Axes, ink: Ink, image: Any, to: str, reach: float) -> None:
+    """Draw a bar of the colours, in units of the contributions."""
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.015, aspect=30, fraction=0.05)
+    ticks = np.array([-1.0, -0.25, 0.0, 0.25, 1.0]) * reach
+    bar.set_ticks(ticks.tolist(), labels=[f"{abs(tick):.2g}" for tick in ticks])
+    bar.minorticks_off()
+    name = "contribution" if to == "contribution" else f"contribution to {NAMES[to]}"
+    bar.set_label(f"lower      {name}      higher", color=ink.text, fontsize=SMALL)
+    bar.ax.tick_params(labelcolor=ink.text)
+    bar.outline.set_visible(False)
