@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib.dates
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import FuncNorm
-from matplotlib.dates import AutoDateFormatter, ConciseDateFormatter
+from matplotlib.colors import AsinhNorm
 from matplotlib.figure import Figure, FigureBase
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import Affine2D, ScaledTranslation, blended_transform_factory
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dualpca import Monitor
 from dualpca.app.plots._canvas import (
     DASHED,
     SMALL,
@@ -28,10 +31,12 @@ from dualpca.app.plots._canvas import (
     foremost,
     mark,
     need,
+    root,
 )
 from dualpca.app.plots.rows import FAR, NAMES, NO_LIMITS, SIGNS, draw_bars
 from dualpca.arrays import backend
 from dualpca.errors import expected
+from dualpca.models.monitoring import WORDS, Chart
 
 Ints = NDArray[np.intp]
 Mask = NDArray[np.bool_]
@@ -48,14 +53,17 @@ DOTS = 250
 COLUMNS_SHOWN = 1200
 """Columns of a heat map; of more rows each column has the largest of several."""
 
-WORDS = {
-    **NAMES,
-    "mewma": "MEWMA",
-    "residual": "residual\nEWMA",
-    "cusum": "CUSUM",
-    "residual_cusum": "residual\nCUSUM",
-}
-"""What statistics are called, in the order in which they are drawn."""
+TALL, LESS_TALL = 1.25, 0.95
+"""Inches of a panel, and where there are more than five."""
+
+STRIP = (3.0, 9.0)
+"""Points above a heat map between which alarms are marked."""
+
+TICK = 0.7
+"""Inches that a date needs on an axis."""
+
+PAUSE = 20.0
+"""Multiple of the median time between rows over which no line is drawn."""
 
 FILL, FILL_WORST = 0.14, 0.32
 """Opacity of episodes, and of the worst."""
@@ -114,6 +122,10 @@ class _Watched:
         end = self.n if episode.end is None else episode.end - self.first
         return max(episode.start - self.first, 0), min(end, self.n)
 
+    def line(self) -> Any:
+        """Return how limits are drawn: dashed if all are straight, solid if some have steps."""
+        return DASHED if all(len(_changes(v)) <= 2 for v in self.limits.values()) else "-"
+
     def seen(self) -> list[Any]:
         """Return the episodes with rows in the figure."""
         return [one for one in self.episodes if self.span(one)[0] < self.span(one)[1]]
@@ -122,40 +134,38 @@ class _Watched:
 def _watched(plot: str, model: Any, X: Any, time: Any, level: float) -> _Watched:
     """Return what a model or a monitor says about rows, or what a chart holds."""
     time = _index(X) if time is None else time
-    if hasattr(model, "alarms"):
+    if isinstance(model, Chart):
         if X is not None:
-            raise ValueError(expected("X", "None with a chart, which holds its rows", type(X)))
-        return _of_chart(model, time)
-    if hasattr(model, "chart"):
+            raise ValueError(expected("X", "None with a Chart, which has its rows", type(X)))
+        return _of_chart(model, None, time)
+    if isinstance(model, Monitor):
         check_is_fitted(model)
-        return _of_chart(model.phase_one_ if X is None else model.chart(X, time=time), time)
+        chart = model.phase_one_ if X is None else model.chart(X, time=_as_given(time))
+        return _of_chart(chart, X, time)
     need(model, plot, "T² and SPE with their limits", "outliers", instead=NO_LIMITS)
     if X is None:
         raise ValueError(expected("X", "the rows to draw", None))
     return _of_model(model, X, time, level)
 
 
-def _of_chart(chart: Any, time: Any) -> _Watched:
-    contributions = np.asarray(chart.contributions, dtype=np.float64)
+def _of_chart(chart: Chart, X: Any, time: Any) -> _Watched:
+    parts = np.asarray(chart.contributions, dtype=np.float64)
+    if X is not None:
+        parts = np.where(np.isnan(_numbers(X)), np.nan, parts)
+    statistics, limits = _known(chart.statistics, chart.limits)
+    empty = np.asarray(np.isnan(list(statistics.values())).all(axis=0))
+    parts = np.where(empty[:, None], np.nan, parts)
     return _Watched(
-        _ordered(chart.statistics),
-        _ordered(chart.limits),
+        statistics,
+        limits,
         np.asarray(chart.alarms, dtype=bool),
         chart.episodes,
-        lambda start, end, to: contributions[start:end],
+        lambda start, end, to: parts[start:end],
         [str(name) for name in chart.names],
         int(chart.first),
         chart.time if time is None else time,
         "limit",
     )
-
-
-def _ordered(found: Mapping[str, Any]) -> dict[str, Floats]:
-    """Return arrays in the order of the panels, NaN where they are not finite."""
-    names = [name for name in WORDS if name in found]
-    names += [name for name in found if name not in WORDS]
-    values = {name: np.array(found[name], dtype=np.float64) for name in names}
-    return {name: np.where(np.isfinite(one), one, np.nan) for name, one in values.items()}
 
 
 def _of_model(model: Any, X: Any, time: Any, level: float) -> _Watched:
@@ -168,12 +178,10 @@ def _of_model(model: Any, X: Any, time: Any, level: float) -> _Watched:
     def contributions(start: int, end: int, to: str) -> Floats:
         some = table.iloc[start:end] if hasattr(table, "iloc") else table[start:end]
         parts = model.contributions(some, to=to, signed=True)
-        found, seen = (_numbers(item) for item in (parts, some))
-        return np.where(np.isnan(seen), np.nan, found)
+        return np.where(np.isnan(_numbers(some)), np.nan, _numbers(parts))
 
     return _Watched(
-        {name: np.where(empty, np.nan, value) for name, value in _ordered(both).items()},
-        _ordered(limits),
+        *_known({name: np.where(empty, np.nan, value) for name, value in both.items()}, limits),
         backend.to_numpy(outliers.flagged).astype(bool),
         (),
         contributions if hasattr(model, "contributions") else None,
@@ -182,6 +190,21 @@ def _of_model(model: Any, X: Any, time: Any, level: float) -> _Watched:
         time,
         f"limit, {100 * level:g} %",
     )
+
+
+def _known(
+    statistics: Mapping[str, Any], limits: Mapping[str, Any]
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return statistics and limits in the order of the panels, NaN where a row has none."""
+    names = [name for name in WORDS if name in statistics]
+    names += [name for name in statistics if name not in WORDS]
+    values = {name: np.array(statistics[name], dtype=np.float64) for name in names}
+    bounds = {name: np.array(limits[name], dtype=np.float64) for name in names}
+    for name in names:
+        missing = ~np.isfinite(values[name])
+        values[name][missing] = np.nan
+        bounds[name][missing | ~np.isfinite(bounds[name])] = np.nan
+    return values, bounds
 
 
 def _numbers(table: Any) -> Floats:
@@ -203,6 +226,8 @@ class _Times:
         What the axis is called.
     moments : list of str or None
         Of the rows, to refer to them; None where they have numbers alone.
+    pauses : array of int
+        Rows after which there are none for long.
     """
 
     at: Floats
@@ -210,6 +235,7 @@ class _Times:
     right: Floats
     word: str
     moments: list[str] | None
+    pauses: Ints
 
 
 def _index(X: Any) -> Any:
@@ -226,8 +252,8 @@ def _times(axes: Sequence[Axes], time: Any, n: int, first: int) -> _Times:
     rows = first + np.arange(n, dtype=np.float64)
     if time is None:
         for ax in axes:
-            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        return _Times(rows, rows - 0.5, rows + 0.5, "row", None)
+            ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        return _Times(rows, rows - 0.5, rows + 0.5, "row", None, np.zeros(0, dtype=np.intp))
     values = _as_array(time)
     if values.shape != (n,):
         raise ValueError(expected("time", f"a time for each of the {n} rows", values.shape))
@@ -239,23 +265,32 @@ def _times(axes: Sequence[Axes], time: Any, n: int, first: int) -> _Times:
         for ax in axes:
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _named(moments, x - first)))
-        return _Times(rows, rows - 0.5, rows + 0.5, word, moments)
+        return _Times(rows, rows - 0.5, rows + 0.5, word, moments, np.zeros(0, dtype=np.intp))
     for ax in axes:
-        if isinstance(ax.xaxis.get_major_formatter(), AutoDateFormatter):
-            ax.xaxis.set_major_formatter(_concise(ax.xaxis.get_major_locator()))
+        if isinstance(ax.xaxis.get_major_formatter(), matplotlib.dates.AutoDateFormatter):
+            _write_dates(ax)
     steps = np.diff(places)
     step = float(np.median(steps[steps > 0])) if np.any(steps > 0) else 1.0
     half = np.minimum(steps / 2, step)  # a row does not last through a pause
     ends = np.array([step / 2])
     left, right = np.concatenate([ends, half]), np.concatenate([half, ends])
-    return _Times(places, places - left, places + right, word, moments)
+    pauses = np.flatnonzero(steps > PAUSE * step)
+    return _Times(places, places - left, places + right, word, moments, pauses)
 
 
-def _concise(locator: Any) -> Formatter:
-    """Return dates in few words: the day is written once, hours at each tick."""
-    concise: Any = ConciseDateFormatter
-    found: Formatter = concise(locator)
-    return found
+def _write_dates(ax: Axes) -> None:
+    """Write as many dates as there is room for; the day once, hours at each tick."""
+    dates: Any = matplotlib.dates
+    room = ax.get_window_extent().width / root(ax).dpi / TICK
+    zone = getattr(ax.xaxis.get_major_locator(), "tz", None)
+    locator = dates.AutoDateLocator(tz=zone, minticks=2, maxticks=max(3, int(room)))
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
+
+
+def _as_given(time: Any) -> Any:
+    """Return times as a Monitor keeps them."""
+    return None if time is None else _as_array(time)
 
 
 def _as_array(time: Any) -> NDArray[Any]:
@@ -394,8 +429,8 @@ def control_chart(
     Returns
     -------
     matplotlib.figure.Figure
-        Rows above a limit are dots; hollow ones are alarms by a run rule. Rows without any value
-        are gaps. Of more than 3,000 rows the line shows the extremes; limits and alarms are whole.
+        Rows above a limit are dots, and rows without any value are gaps. Of more than 3,000 rows
+        the lines show the extremes of every stretch; all rows above a limit are drawn.
 
     Examples
     --------
@@ -412,14 +447,16 @@ def control_chart(
     reason = _reason(found, n_features)
     count = len(found.statistics)
     several = (count + 1, count) if reason else (count,)
-    tall = 0.9 + 1.25 * count + (0.75 + 0.23 * len(reason.names) if reason else 0.0)
-    sheet = canvas(ax, tall, _stack(count, reason), count=several, width=WIDE)
+    heights = [TALL if count <= 5 else LESS_TALL] * count
+    heights += [0.85 + 0.23 * len(reason.names)] if reason else []
+    sheet = canvas(ax, 0.8 + sum(heights), _stack(count, heights), count=several, width=WIDE)
     times = _times(sheet.axes[:count], found.time, found.n, found.first)
+    style = found.line()
     for one, name in zip(sheet.axes, found.statistics, strict=False):
         _episodes(one, sheet.ink, found, times, reason)
-        _panel(one, sheet.ink, found, times, name)
-    _run_rules(sheet, found, times)
+        _panel(one, sheet.ink, found, times, name, style)
     _label_time(sheet.axes[:count], times)
+    sheet.figure.align_ylabels(sheet.axes[:count])
     _key(sheet, found)
     if reason and len(sheet.axes) > count:
         _draw_reason(sheet.axes[count], sheet.ink, reason, found, times)
@@ -467,9 +504,8 @@ def _reason(found: _Watched, n_features: int) -> _Reason | None:
     return _Reason((start, end), episode, to, [found.names[j] for j in shown], mean[shown])
 
 
-def _stack(count: int, reason: _Reason | None) -> Callable[[FigureBase], list[Axes]]:
-    """Return a function that adds panels below one another, of one time."""
-    heights = [1.25] * count + ([0.75 + 0.23 * len(reason.names)] if reason else [])
+def _stack(count: int, heights: list[float]) -> Callable[[FigureBase], list[Axes]]:
+    """Return a function that adds panels below one another, the first of which share the time."""
 
     def make(region: FigureBase) -> list[Axes]:
         axes: list[Axes] = list(
@@ -484,22 +520,23 @@ def _stack(count: int, reason: _Reason | None) -> Callable[[FigureBase], list[Ax
     return make
 
 
-def _panel(ax: Axes, ink: Ink, found: _Watched, times: _Times, name: str) -> None:
+def _panel(ax: Axes, ink: Ink, found: _Watched, times: _Times, name: str, style: Any) -> None:
     """Draw one statistic with its limits, and mark the rows above them."""
     values, limits = found.statistics[name], found.limits[name]
     kept = thinned(values)
-    ax.plot(times.at[kept], values[kept], color=ink.blue, lw=0.9, zorder=2.5)
+    pauses = np.searchsorted(kept, times.pauses, side="right")
+    line = (np.insert(part[kept], pauses, np.nan) for part in (times.at, values))
+    ax.plot(*line, color=ink.blue, lw=0.9, zorder=2.5)
     dots = ~np.isnan(values) if found.n <= DOTS else _alone(values)
     ax.plot(times.at[dots], values[dots], ".", ms=4, color=ink.blue, zorder=3)
     turns = _changes(limits)
     turns = turns[thinned(limits[turns])]
-    style = DASHED if len(turns) <= 2 else "-"
     ax.step(times.at[turns], limits[turns], where="mid", color=ink.muted, lw=1.1, ls=style)
     above = values > limits
     size = 4.5 if above.sum() <= DOTS else 3.0
     ax.plot(times.at[above], values[above], "o", ms=size, color=ink.vermilion, mew=0, zorder=4)
     _scale(ax, values, limits)
-    ax.set_ylabel(WORDS.get(name, name))
+    ax.set_ylabel(_called(name).replace(" ", "\n", 1))
 
 
 def _alone(values: Floats) -> Mask:
@@ -541,15 +578,6 @@ def _reach(times: _Times) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _run_rules(sheet: Sheet, found: _Watched, times: _Times) -> None:
-    """Mark alarms of rows that no statistic puts above a limit, in the first panel."""
-    only = found.alarms & (found.ratios().max(axis=0, initial=0.0) <= 1)
-    values, ink = next(iter(found.statistics.values())), sheet.ink
-    style: Any = {"mfc": ink.face, "mec": ink.vermilion, "mew": 1.2, "ms": 4.5, "zorder": 4}
-    if only.any():
-        sheet.ax.plot(times.at[only], values[only], "o", **style)
-
-
 def _label_time(axes: Sequence[Axes], times: _Times) -> None:
     """Name the horizontal axis, once for all panels that share it."""
     last = axes[-1]
@@ -561,7 +589,7 @@ def _label_time(axes: Sequence[Axes], times: _Times) -> None:
 def _key(sheet: Sheet, found: _Watched) -> None:
     """Draw a legend of what occurs."""
     ink = sheet.ink
-    marks: list[Any] = [mark(ink.muted, "--")]
+    marks: list[Any] = [Line2D([], [], color=ink.muted, lw=1.2, ls=found.line())]
     words = [found.limit]
     if np.any(found.ratios() > 1):
         marks, words = [*marks, mark(ink.vermilion)], [*words, "above the limit"]
@@ -574,24 +602,65 @@ def _key(sheet: Sheet, found: _Watched) -> None:
 def _draw_reason(ax: Axes, ink: Ink, reason: _Reason, found: _Watched, times: _Times) -> None:
     """Draw the contributions to the worst episode or row."""
     draw_bars(ax, ink, reason.parts, reason.names)
-    (start, end), to = reason.rows, WORDS.get(reason.to, reason.to).replace("\n", " ")
-    one = f"row {found.first + start}"
-    several = f"rows {found.first + start} to {found.first + end - 1}"
-    if times.moments:
-        one, several = times.moments[start], f"{times.moments[start]} to {times.moments[end - 1]}"
+    (start, end), to = reason.rows, _called(reason.to)
+    numbers = found.first + start, found.first + end - 1
+    first, last = (times.moments[start], times.moments[end - 1]) if times.moments else numbers
+    word = "" if times.moments else "row " if end - start == 1 else "rows "
+    last = _without_day(str(first), str(last))
+    rows = f"{word}{first}" if end - start == 1 else f"{word}{first} to {last}"
     if reason.episode is None:
-        ratio = float(found.ratios().max())
-        title = f"The furthest row, {one}: {to} {ratio:.2g} times its limit"
+        ratio = _short(float(found.ratios().max()))
+        title = f"Furthest out: {rows}, {to} {ratio} times its limit"
         ax.set_xlabel(f"contribution to {to}")
     else:
-        names = [WORDS.get(name, name).replace("\n", " ") for name in reason.episode.statistics]
-        title = f"The worst episode, {several}: {', '.join(names)}"
+        names = [_called(name) for name in reason.episode.statistics]
+        more = [f"{len(names) - MOST} more"] if len(names) > MOST else []
+        title = f"Worst episode: {rows}\n{', '.join(names[:MOST] + more)}"
         ax.set_xlabel("mean contribution")
     ax.set_title(title, loc="left", fontsize=SMALL, color=ink.text)
     pair = [mark(ink.vermilion, "s"), mark(ink.blue, "s")]
     words = SIGNS[reason.to] if reason.episode is None and reason.to in SIGNS else SIGNS["spe"]
     legend: Any = {"loc": "lower right", "facecolor": ink.face, "labelcolor": ink.text}
     ax.legend(pair, words, fontsize=SMALL, framealpha=0.8, edgecolor="none", **legend)
+
+
+MOST = 3
+"""Statistics of an episode that are named."""
+
+
+def _called(name: str) -> str:
+    """Return what a statistic is called, or the rule for its last values.
+
+    Examples
+    --------
+    >>> _called("mewma"), _called("t2 2 of 3")
+    ('MEWMA', 'T² 2 of 3')
+    """
+    word, space, rule = name.partition(" ")
+    return WORDS.get(word, word) + space + rule
+
+
+def _without_day(first: str, last: str) -> str:
+    """Return the later of two times without its day, if it is the same.
+
+    Examples
+    --------
+    >>> _without_day("2026-03-01 06:30", "2026-03-01 07:00")
+    '07:00'
+    """
+    day, space, clock = last.partition(" ")
+    return clock if space and first.startswith(day + " ") else last
+
+
+def _short(x: float) -> str:
+    """Return a number to two digits, without an exponent where it is large.
+
+    Examples
+    --------
+    >>> _short(2.345), _short(23456.7)
+    ('2.3', '23,457')
+    """
+    return f"{x:.2g}" if x < 100 else f"{x:,.0f}"
 
 
 # --- contributions over time -------------------------------------------------------------------
@@ -631,9 +700,9 @@ def contributions_over_time(
     -------
     matplotlib.figure.Figure
         Red where a sensor is higher than expected, blue where it is lower, grey where it is
-        missing. Rows above a limit are marked along the upper edge. Colours grow with the root of
-        the contribution, so that large faults do not hide small ones. Of more than 1,200 rows each
-        column has the largest contributions of several.
+        missing. Rows above a limit are marked along the upper edge. Beyond ordinary contributions
+        colours grow with the logarithm, so that large faults do not hide small ones. Of more than
+        1,200 rows each column has the largest contributions of several.
 
     Examples
     --------
@@ -657,12 +726,11 @@ def contributions_over_time(
     ax, ink = sheet.ax, sheet.ink
     times = _times([ax], found.time, found.n, found.first)
     edges, cells = _cells(parts[:, shown], times)
-    reach = float(np.nanmax(np.abs(cells), initial=0.0)) or 1.0
-    norm = FuncNorm((_signed_root, _signed_square), vmin=-reach, vmax=reach)
-    colours = ink.diverging().with_extremes(bad=ink.grid)
-    image = ax.pcolormesh(
-        edges, np.arange(len(shown) + 1) - 0.5, cells.T, norm=norm, cmap=colours, rasterized=True
-    )
+    norm = _norm(cells)
+    colours = ink.diverging().with_extremes(bad="none")
+    lines = np.arange(len(shown) + 1) - 0.5
+    image = ax.pcolormesh(edges, lines, cells.T, norm=norm, cmap=colours, rasterized=True)
+    _shade_rows(ax, ink, times)
     ax.set_yticks(range(len(shown)), [found.names[j] for j in shown])
     ax.set(xlim=(times.left[0], times.right[-1]), ylim=(len(shown) - 0.5, -0.5))
     ax.grid(False)
@@ -670,20 +738,24 @@ def contributions_over_time(
     ax.tick_params(axis="y", length=0)
     _label_time([ax], times)
     _alarm_strip(ax, ink, found.alarms, times)
-    _colour_key(ax, ink, image, "contribution" if found.limit == "limit" else to, reach)
+    of_model = not isinstance(model, Chart | Monitor)
+    _colour_key(ax, ink, image, f"contribution to {NAMES[to]}" if of_model else "contribution")
     return sheet.figure
 
 
-def _signed_root(x: Any) -> Any:
-    return np.sign(x) * np.sqrt(np.abs(x))
+ORDINARY = 0.98
+"""Share of the contributions whose colours are in proportion."""
 
 
-def _signed_square(x: Any) -> Any:
-    return np.sign(x) * np.square(x)
+def _norm(cells: Floats) -> AsinhNorm:
+    """Return a scale of colours, logarithmic beyond what most cells have."""
+    sizes = np.abs(cells[np.isfinite(cells) & (cells != 0)])
+    usual, reach = (np.quantile(sizes, ORDINARY), sizes.max()) if sizes.size else (1.0, 1.0)
+    return AsinhNorm(linear_width=float(usual), vmin=-float(reach), vmax=float(reach))
 
 
 def _cells(parts: Floats, times: _Times) -> tuple[Floats, Floats]:
-    """Return edges (c + 1,) and values (c, d) of columns: NaN for pauses between rows."""
+    """Return edges (c + 1,) and values (c, d) of columns, some of them pauses without a value."""
     n, width = len(parts), -(-len(parts) // COLUMNS_SHOWN)
     starts = np.arange(0, n, width)
     ends = np.minimum(starts + width, n) - 1
@@ -698,26 +770,41 @@ def _cells(parts: Floats, times: _Times) -> tuple[Floats, Floats]:
     return edges, np.insert(parts, pauses + 1, np.nan, axis=0)
 
 
+def _shade_rows(ax: Axes, ink: Ink, times: _Times) -> None:
+    """Shade the time of rows, so that missing values are told from pauses without any row."""
+    starts = np.flatnonzero(np.concatenate([[True], times.left[1:] > times.right[:-1]]))
+    ends = np.append(starts[1:], len(times.at)) - 1
+    ranges = np.stack([times.left[starts], times.right[ends] - times.left[starts]], axis=1)
+    place: Any = {"transform": ax.get_xaxis_transform(), "zorder": 0, "lw": 0}
+    ax.broken_barh(ranges.tolist(), (0, 1), color=ink.grid, **place)
+
+
 def _alarm_strip(ax: Axes, ink: Ink, alarms: Mask, times: _Times) -> None:
-    """Mark rows in alarm along the upper edge."""
+    """Mark rows in alarm along the upper edge, in a strip of so many points on the page."""
     turns = np.flatnonzero(np.diff(np.concatenate([[0], alarms.astype(int), [0]])))
     runs = zip(turns[::2], turns[1::2], strict=True)
     ranges = [(times.left[a], times.right[b - 1] - times.left[a]) for a, b in runs]
-    place: Any = {"transform": ax.get_xaxis_transform(), "clip_on": False, "lw": 0.6}
-    if ranges:
-        ax.broken_barh(ranges, (1.02, 0.035), color=ink.vermilion, **place)
-        text = ax.annotate("alarm", (0, 1.0375), (-4, 0), textcoords="offset points", ha="right")
-        text.set(va="center", fontsize=SMALL, color=ink.vermilion, annotation_clip=False)
-        text.xycoords = "axes fraction"
+    if not ranges:
+        return
+    edge: Any = ax.transAxes
+    above = Affine2D().scale(1 / 72) + ax.figure.dpi_scale_trans
+    upwards = above + ScaledTranslation(0, 1, edge)
+    place: Any = {"transform": blended_transform_factory(ax.transData, upwards), "clip_on": False}
+    ax.broken_barh(ranges, (STRIP[0], STRIP[1] - STRIP[0]), color=ink.vermilion, lw=0.6, **place)
+    beside: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    text = ax.annotate("alarm", (0, 1), (-4, sum(STRIP) / 2), **beside)
+    text.set(ha="right", va="center", fontsize=SMALL, color=ink.vermilion)
 
 
-def _colour_key(ax: Axes, ink: Ink, image: Any, to: str, reach: float) -> None:
+def _colour_key(ax: Axes, ink: Ink, image: Any, name: str) -> None:
     """Draw a bar of the colours, in units of the contributions."""
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.015, aspect=30, fraction=0.05)
-    ticks = np.array([-1.0, -0.25, 0.0, 0.25, 1.0]) * reach
-    bar.set_ticks(ticks.tolist(), labels=[f"{abs(tick):.2g}" for tick in ticks])
+    tall = ax.get_window_extent().height / root(ax).dpi
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.015, fraction=0.05, aspect=tall / 0.13)
+    ticks = np.asarray(image.norm.inverse([0.0, 0.25, 0.5, 0.75, 1.0]), dtype=np.float64)
+    words = [_short(abs(tick)) for tick in ticks]
+    words[0], words[2], words[-1] = f"{words[0]} lower", "0", f"{words[-1]} higher"
+    bar.set_ticks(ticks.tolist(), labels=words)
     bar.minorticks_off()
-    name = "contribution" if to == "contribution" else f"contribution to {NAMES[to]}"
-    bar.set_label(f"lower      {name}      higher", color=ink.text, fontsize=SMALL)
+    bar.set_label(name, color=ink.text, fontsize=SMALL)
     bar.ax.tick_params(labelcolor=ink.text)
     bar.outline.set_visible(False)
