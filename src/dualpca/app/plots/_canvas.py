@@ -89,8 +89,9 @@ class Ink:
             text = max(("#000000", "#ffffff"), key=lambda colour: contrast(face, colour))
         dark = bool(_luminance(face) < _luminance(text))
         pair = (BRIGHT_BLUE, BRIGHT_VERMILION) if dark else (BLUE, VERMILION)
-        muted, grid = (mixed(text, face, share) for share in (0.3, 0.88))
-        return cls(face, text, muted, grid, *pair, _cycle(dark))
+        shades = [mixed(text, face, share) for share in (0.3, 0.2, 0.1, 0.0)]
+        muted = next(shade for shade in shades if contrast(shade, face) >= LEGIBLE)
+        return cls(face, text, muted, mixed(text, face, 0.88), *pair, _cycle(dark))
 
     @property
     def dark(self) -> bool:

@@ -137,15 +137,19 @@ def _watched(plot: str, model: Any, X: Any, time: Any, level: float) -> _Watched
     if isinstance(model, Chart):
         if X is not None:
             raise ValueError(expected("X", "None with a Chart, which has its rows", type(X)))
-        return _of_chart(model, None, time)
-    if isinstance(model, Monitor):
+        found = _of_chart(model, None, time)
+    elif isinstance(model, Monitor):
         check_is_fitted(model)
-        chart = model.phase_one_ if X is None else model.chart(X, time=_as_given(time))
-        return _of_chart(chart, X, time)
-    need(model, plot, "T² and SPE with their limits", "outliers", instead=NO_LIMITS)
-    if X is None:
-        raise ValueError(expected("X", "the rows to draw", None))
-    return _of_model(model, X, time, level)
+        chart = model.phase_one_ if X is None else model.chart(X)
+        found = _of_chart(chart, X, time)
+    else:
+        need(model, plot, "T² and SPE with their limits", "outliers", instead=NO_LIMITS)
+        if X is None:
+            raise ValueError(expected("X", "the rows to draw", None))
+        found = _of_model(model, X, time, level)
+    if found.time is not None and (shape := _as_array(found.time).shape) != (found.n,):
+        raise ValueError(expected("time", f"a time for each of the {found.n} rows", shape))
+    return found
 
 
 def _of_chart(chart: Chart, X: Any, time: Any) -> _Watched:
@@ -255,8 +259,6 @@ def _times(axes: Sequence[Axes], time: Any, n: int, first: int) -> _Times:
             ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         return _Times(rows, rows - 0.5, rows + 0.5, "row", None, np.zeros(0, dtype=np.intp))
     values = _as_array(time)
-    if values.shape != (n,):
-        raise ValueError(expected("time", f"a time for each of the {n} rows", values.shape))
     name = getattr(time, "name", None)
     word = name if isinstance(name, str) and name else "time"
     moments = [_moment(value) for value in values]
@@ -286,11 +288,6 @@ def _write_dates(ax: Axes) -> None:
     locator = dates.AutoDateLocator(tz=zone, minticks=2, maxticks=max(3, int(room)))
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
-
-
-def _as_given(time: Any) -> Any:
-    """Return times as a Monitor keeps them."""
-    return None if time is None else _as_array(time)
 
 
 def _as_array(time: Any) -> NDArray[Any]:

@@ -88,6 +88,8 @@ def biplot(
     need(model, "biplot", "rows and columns on components", "components_", "transform")
     plane = _plane(model, axes)
     Z = backend.to_numpy(model.transform(X))[:, plane]
+    if y is not None:
+        classes(y, len(Z))  # refused before anything is drawn
     arrows = _directions(model)[:, plane]
     length = np.linalg.norm(arrows, axis=1)
     shown = foremost(length, n_features)
