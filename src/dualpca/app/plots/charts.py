@@ -292,7 +292,7 @@ def _write_dates(ax: Axes) -> None:
 
 def _as_array(time: Any) -> NDArray[Any]:
     """Return times as an array; text is read as dates where it is in the ISO format."""
-    if hasattr(time, "to_timestamp"):  # periods of pandas
+    if type(time).__name__ == "PeriodIndex":
         time = time.to_timestamp()
     values = np.asarray(time.to_numpy() if hasattr(time, "to_numpy") else time)
     if values.dtype.kind == "m":
@@ -450,8 +450,8 @@ def control_chart(
     times = _times(sheet.axes[:count], found.time, found.n, found.first)
     style = found.line()
     for one, name in zip(sheet.axes, found.statistics, strict=False):
-        _episodes(one, sheet.ink, found, times, reason)
         _panel(one, sheet.ink, found, times, name, style)
+        _episodes(one, sheet.ink, found, times, reason)
     _label_time(sheet.axes[:count], times)
     sheet.figure.align_ylabels(sheet.axes[:count])
     _key(sheet, found)
