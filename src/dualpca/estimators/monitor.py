@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import re
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
-from dualpca.arrays import Array, backend
+from dualpca import arrays
+from dualpca.arrays import Array, backend, to_host
 from dualpca.data import Host, refuse_infinite, refuse_nonfinite
-from dualpca.errors import expected
+from dualpca.errors import MonitorWarning, expected, warn
+from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import as_frame, check_choice, check_flag, check_number
 from dualpca.estimators._linear import LinearEstimator
 from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.estimators.robust import RobustPPCA
-from dualpca.models.monitoring import Chart, Episode, MonitorModel, State
-from dualpca.models.phase_one import Fit, MonitorRequest, fit_phase_one
+from dualpca.models.monitoring import WORDS, Chart, MonitorModel, goes_together
+from dualpca.models.phase_one import BaselineFit, MonitorRequest, fit_phase_one, learn
+from dualpca.models.spiked import SpikedModel
 
 DYNAMICS = ("auto", "none", "ar")
 
-RULE = re.compile(r"(\d+) (?:of (\d+)|in a row)")
+RUN_RULE = re.compile(r"(\d+) (?:of (\d+)|in a row)")
 """A run rule in words."""
+
+LEAST_LENGTH = 2
+"""Smallest run length that can be asked for."""
 
 LONGEST_RULE = 50
 """Rows that a run rule may look back."""
@@ -110,7 +117,14 @@ class Monitor(MetaEstimatorMixin, Estimator):
     model_: Any = field(init=False)
     _accepts_nan = True
 
-    model: Any = None
+    phase_one_ = attribute("phase_one")
+    set_aside_ = attribute("set_aside")
+    limits_ = attribute("limits")
+    arl_ = attribute("record.lengths")
+    episodes_ = attribute("episodes")
+    n_seen_ = attribute("state.seen")
+
+    model: LinearEstimator | None = None
     _: KW_ONLY
     arl: float = 370.0
     statistics: tuple[str, ...] | list[str] = ("t2", "spe", "mewma", "residual")
@@ -131,11 +145,21 @@ class Monitor(MetaEstimatorMixin, Estimator):
             Rows of normal operation in their order, NaN where nothing was observed.
         y : ignored, default=None
         time : array of shape (n,), default=None
-            Of every row, for charts and episodes.
+            Of every row: numbers, text or dates, for charts and episodes.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Monitor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(200, 1)) + 0.5 * rng.normal(size=(200, 4))
+        >>> X[50:60, 2] += 4.0  # a sensor was off
+        >>> [str(episode) for episode in Monitor().fit(X).set_aside_]
+        ['rows 50 to 59: SPE, residual; x2 97 %, x0 1 %, x1 1 %, x3 1 %']
         """
         self._check_parameters()
         rows = self._host(self._checked(X, reset=True, min_rows=2))
@@ -144,95 +168,217 @@ class Monitor(MetaEstimatorMixin, Estimator):
         if not kind._accepts_nan:
             refuse_nonfinite(rows)
         request = self._request()
-        fitted: list[Any] = []
+        fitted: list[LinearEstimator] = []
 
-        def fit(part: Host) -> Fit:
+        def fit(part: Host) -> BaselineFit:
             fitted[:] = [clone(kind).fit(part)]
             return fit_of(fitted[0])
 
-        found = fit_phase_one(rows, fit, request, times)
+        with arrays.showing(self.verbose):
+            found = fit_phase_one(rows, fit, request, times)
         self._keep(found.model)
         self.model_ = fitted[0]
-        self._phase_one = found
+        if found.refused:
+            warn(
+                f"{found.refused} of {len(rows)} rows of phase I seem to be in bad episodes: too "
+                "many to set them aside, so they are not. Phase I has to be one ordinary process: "
+                "give rows of one product or season, or dynamics='ar' where it wanders.",
+                MonitorWarning,
+            )
         return self
 
-    def update(self, rows: Rows, time: Any = None) -> Chart:
-        """Judge the rows that come next, and go on from where the last call stopped."""
+    def partial_fit(self, X: Rows, y: object = None, *, forgetting: float = 0.999) -> Monitor:
+        """Go on learning means and covariances from ordinary rows; the limits stay.
+
+        Rows in alarm are not learned, nor those of an episode that is not over. The centre goes no
+        further from that of phase I than the errors of both allow: a slow drift is not learned, and
+        a `MonitorWarning` names its sensors. What `update` has seen stays as it is.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+            The rows that come next. Before a `fit` they are phase I.
+        y : ignored, default=None
+        forgetting : float, default=0.999
+            What a row counts by the time the next one comes; 1 forgets nothing.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Monitor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(400, 1)) + 0.5 * rng.normal(size=(400, 4))
+        >>> monitor = Monitor().fit(X[:200]).partial_fit(X[200:])
+        >>> monitor.chart(X[200:]).alarms.sum() <= 3
+        np.True_
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X)
+        check_number("forgetting", forgetting, 0)
+        if not 0 < forgetting <= 1:
+            raise ValueError(expected("forgetting", "above 0 and at most 1", forgetting))
+        rows = self._next(X)
+        model, moved = learn(self._fitted, rows, float(forgetting))
+        self._model = model
+        if moved is not None:
+            off = ", ".join(
+                f"{model.plan.names[j]} ({z:+.1f} standard errors)"
+                for j, z in zip(moved.sensors[:5], moved.errors, strict=False)
+            )
+            warn(
+                f"the process has moved from phase I further than chance takes it: {off}. The "
+                "centre is held there. Look for a drift; if this is the new ordinary, fit phase I "
+                "again.",
+                MonitorWarning,
+            )
+        return self
+
+    def update(self, rows: Rows, time: Column | object = None) -> Chart:
+        """Judge the rows that come next, and go on from where the last call stopped.
+
+        However rows are cut into calls, every number is the same to the last bit.
+
+        Parameters
+        ----------
+        rows : array or frame of shape (n, d), or one row of shape (d,)
+            NaN where nothing was observed. A row without any reading is not judged.
+        time : array of shape (n,), or one time, default=None
+
+        Returns
+        -------
+        Chart
+            Of these rows; an episode that began before them is among its episodes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Monitor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 1)) + 0.5 * rng.normal(size=(300, 4))
+        >>> monitor = Monitor().fit(X[:200])
+        >>> for row in X[200:]:
+        ...     chart = monitor.update(row)
+        >>> monitor.n_seen_, chart.first
+        (100, 99)
+        """
         X = self._next(rows)
-        chart, self._model = self._fitted.update(X, checked_time(time, len(X)))
+        found: tuple[Chart, MonitorModel] = self._fitted.update(X, checked_time(time, len(X)))
+        chart, self._model = found
         return chart
 
     def chart(self, X: Rows, time: Column | None = None) -> Chart:
-        """Judge rows from a fresh start, without touching the state."""
-        rows = self._next(X)
-        return self._fitted.chart(rows, checked_time(time, len(rows)))
+        """Judge rows from a fresh start; what `update` has seen stays as it is.
 
-    def contributions(self, X: Rows) -> Any:
-        """Return the reconstruction-based contributions of the sensors, row by row."""
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+        time : array of shape (n,), default=None
+
+        Returns
+        -------
+        Chart
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Monitor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 1)) + 0.5 * rng.normal(size=(300, 4))
+        >>> X[250:, 1] += 2.0
+        >>> [episode] = Monitor().fit(X[:200]).chart(X[200:]).episodes
+        >>> episode.end is None, episode.sensors[0][0]
+        (True, 'x1')
+        """
         rows = self._next(X)
-        return as_frame(self._fitted.chart(rows).contributions, X)
+        found: Chart = self._fitted.chart(rows, checked_time(time, len(rows)))
+        return found
+
+    def contributions(self, X: Rows) -> Array:
+        """Return the reconstruction-based contributions of the sensors, row by row.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, d)
+
+        Returns
+        -------
+        array or frame of shape (n, d)
+            What xᵀΦx, Φ the precision of what the row observed, falls by if the reading is replaced
+            by its expectation given the others; with the sign of its deviation, and by what the
+            sensor shows on average in phase I. 0 where nothing was observed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Monitor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(300, 1)) + 0.5 * rng.normal(size=(300, 4))
+        >>> odd = X[:1] - [[0.0, 0.0, 5.0, 0.0]]
+        >>> found = Monitor().fit(X).contributions(odd)
+        >>> int(abs(found).argmax()), bool(found[0, 2] < 0)
+        (2, True)
+        """
+        return as_frame(self._fitted.contributions(self._next(X)), X)
 
     def reset(self) -> Monitor:
-        """Forget the rows that `update` has seen."""
-        from dataclasses import replace
+        """Forget the rows that `update` has seen: averages, episodes, row numbers.
 
-        self._model = replace(self._fitted, state=State.fresh(self._fitted.plan))
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import Monitor
+        >>> X = np.random.default_rng(0).normal(size=(100, 3))
+        >>> monitor = Monitor().fit(X)
+        >>> chart = monitor.update(X)
+        >>> monitor.n_seen_, monitor.reset().n_seen_
+        (100, 0)
+        """
+        self._model = self._fitted.reset()
         return self
 
-    @property
-    def episodes_(self) -> tuple[Episode, ...]:
-        """Episodes that `update` has seen so far."""
-        return self._fitted.episodes
+    # --- files -----------------------------------------------------------------------------
 
-    @property
-    def n_seen_(self) -> int:
-        """Rows that `update` has judged."""
-        return self._fitted.state.seen
-
-    @property
-    def phase_one_(self) -> Chart:
-        """Chart of the training rows."""
-        return self._phase_one.chart
-
-    @property
-    def set_aside_(self) -> tuple[Episode, ...]:
-        """Bad episodes of phase I."""
-        return self._phase_one.set_aside
-
-    @property
-    def arl_(self) -> dict[str, float]:
-        """Rows between false alarms of each statistic alone."""
-        return self._phase_one.lengths
-
-    @property
-    def limits_(self) -> dict[str, float]:
-        """Limits of a complete row."""
-        plan = self._fitted.plan
-        key = np.ones(len(plan.watch.center), dtype=np.bool_).tobytes()
-        both = dict(zip(("t2", "spe"), plan.row_limits([key])[0].tolist(), strict=True))
-        return {name: both.get(name, plan.limits.get(name)) for name in plan.statistics}
+    def _goes_together(self) -> bool:
+        model, fitted, d = self._model, vars(self).get("model_"), int(self.n_features_in_)
+        plan = model.plan
+        if not isinstance(fitted, LinearEstimator):
+            return False
+        if not super()._goes_together() or not goes_together(model):
+            return False
+        return fitted.n_features_in_ == d * (plan.lags + 1) and len(plan.names) == d
 
     # --- rows in ---------------------------------------------------------------------------
 
-    def _next(self, rows: Any) -> Host:
+    def _next(self, rows: Rows) -> Host:
         """Return rows to judge, checked; one row may have one dimension."""
-        self._fitted
-        if getattr(rows, "ndim", 2) == 1 and hasattr(rows, "reshape"):
-            rows = rows.reshape(1, -1)
-        elif isinstance(rows, list | tuple) and rows and not hasattr(rows[0], "__len__"):
-            rows = np.asarray(rows, dtype=np.float64).reshape(1, -1)
-        X = self._host(self._checked(rows, reset=False))
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)  # raises
+        given = one_row(rows, self.n_features_in_)
+        plain = isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind == "f"
+        if not (plain and given.shape[1] == self.n_features_in_ and len(given)):
+            given = self._checked(given, reset=False)
+        X = self._host(given)
         if not self.model_._accepts_nan:
             refuse_nonfinite(X)
         return X
 
     def _host(self, rows: Array) -> Host:
+        """Return rows on the host in float64, none of them infinite."""
         found = np.ascontiguousarray(backend.to_numpy(rows), dtype=np.float64)
         if np.isinf(found).any():
             refuse_infinite(found)
         return found
 
-    def _kind(self) -> Any:
+    def _kind(self) -> LinearEstimator:
+        """Return the estimator to fit clones of."""
         kind = RobustPPCA(standardize=True) if self.model is None else self.model
         if not isinstance(kind, LinearEstimator):
             what = "one of PPCA, RobustPPCA, FactorAnalysis, BayesianPCA, PCA, or None"
@@ -240,29 +386,54 @@ class Monitor(MetaEstimatorMixin, Estimator):
         return kind
 
     def _check_parameters(self) -> None:
+        self._kind()
         self._request()
 
     def _request(self) -> MonitorRequest:
         """Check the parameters and return them for the fit."""
-        names = getattr(self, "feature_names_in_", None)
+        known = getattr(self, "feature_names_in_", None)
         d = getattr(self, "n_features_in_", 0)
-        names = [f"x{j}" for j in range(d)] if names is None else [str(name) for name in names]
-        check_number("arl", self.arl, 2)
+        names = [f"x{j}" for j in range(d)] if known is None else [str(name) for name in known]
+        check_number("arl", self.arl, LEAST_LENGTH)
         check_number("smoothing", self.smoothing, 0)
+        if not 0 < self.smoothing <= 1:
+            raise ValueError(expected("smoothing", "above 0 and at most 1", self.smoothing))
         check_number("lags", self.lags, 0, integer=True)
         check_choice("dynamics", self.dynamics, DYNAMICS)
         check_flag("trim", self.trim)
+        seed = self._seed
         return MonitorRequest(
-            float(self.arl),
-            tuple(self.statistics),
-            float(self.smoothing),
-            int(self.lags),
-            self.dynamics,
-            bool(self.trim),
-            tuple(rule_of(rule) for rule in self.rules),
-            tuple(names),
-            0,
+            arl=float(self.arl),
+            statistics=asked_for(self.statistics),
+            smoothing=float(self.smoothing),
+            lags=int(self.lags),
+            dynamics=self.dynamics,
+            trim=bool(self.trim),
+            rules=tuple(rule_of(rule) for rule in words_of("rules", self.rules)),
+            names=tuple(names),
+            seed=seed if isinstance(seed, int) else int(seed.integers(2**31)),
         )
+
+
+def words_of(name: str, value: object) -> tuple[str, ...]:
+    """Return words that were given one after another."""
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise ValueError(expected(name, "a list or tuple of words", value))
+    return tuple(value)
+
+
+def asked_for(statistics: object) -> tuple[str, ...]:
+    """Return the statistics that were asked for, in the order of the charts.
+
+    Examples
+    --------
+    >>> asked_for(["mewma", "t2"])
+    ('t2', 'mewma')
+    """
+    given = words_of("statistics", statistics)
+    if not given or set(given) - set(WORDS):
+        raise ValueError(expected("statistics", f"some of {list(WORDS)}", statistics))
+    return tuple(name for name in WORDS if name in given)
 
 
 def rule_of(rule: str) -> tuple[int, int]:
@@ -273,7 +444,7 @@ def rule_of(rule: str) -> tuple[int, int]:
     >>> rule_of("2 of 3"), rule_of("8 in a row")
     ((2, 3), (8, 8))
     """
-    found = RULE.fullmatch(rule) if isinstance(rule, str) else None
+    found = RUN_RULE.fullmatch(rule) if isinstance(rule, str) else None
     if found is not None:
         k, m = int(found[1]), int(found[2] or found[1])
         if 2 <= k <= m <= LONGEST_RULE:
@@ -282,25 +453,39 @@ def rule_of(rule: str) -> tuple[int, int]:
     raise ValueError(expected("rules", what, rule))
 
 
-def fit_of(estimator: Any) -> Fit:
+def fit_of(estimator: LinearEstimator) -> BaselineFit:
     """Return a fitted estimator as a monitor asks for it."""
-    model, units = estimator._fitted, estimator._units
-    factors = model.factors
+    model, units = to_host(estimator._fitted), estimator._units
+    factors, scale = model.factors, getattr(model, "scale", None)
     w = len(factors.mu)
     if units is not None:
-        center, scale = backend.to_numpy(units.mean), backend.to_numpy(units.scale)
+        of_units = backend.to_numpy(units.mean), backend.to_numpy(units.scale)
+    elif scale is not None:  # axes in units of the model's own, its mean in those of the rows
+        of_units = factors.mu, backend.working(scale)
+        factors = replace(factors, mu=np.zeros(w))
     else:
-        scale = getattr(model, "scale", None)
-        center = np.zeros(w)
-        scale = np.ones(w) if scale is None else backend.to_numpy(backend.working(scale))
-        if scale is not None and getattr(model, "scale", None) is not None:
-            center, factors = factors.mu, factors.__class__(factors.W, 0 * factors.mu, factors.psi)
-    unit = model.judge_for(None)
-    unit = float(model.noise) if hasattr(unit, "gaussian") else 1.0
-    return Fit(factors, model.reference, unit, (center, scale))
+        of_units = np.zeros(w), np.ones(w)
+    unit = float(model.noise) if isinstance(model, SpikedModel) else 1.0
+    return BaselineFit(factors, model.reference, unit, of_units)
 
 
-def checked_time(time: Any, n: int) -> Host | None:
+def one_row(rows: Rows, d: int) -> Rows:
+    """Return a row of d readings as a table of one row; anything else as it is.
+
+    Examples
+    --------
+    >>> one_row([1.0, 2.0, np.nan], 3)
+    array([[ 1.,  2., nan]])
+    """
+    if isinstance(rows, list | tuple) and rows and np.ndim(rows[0]) == 0:
+        rows = np.asarray(rows, dtype=np.float64)
+    if np.ndim(rows) != 1 or not hasattr(rows, "shape") or rows.shape[0] != d:
+        return rows
+    given = backend.to_numpy(rows) if backend.is_foreign(rows) else np.asarray(rows)
+    return given.astype(np.float64).reshape(1, -1)
+
+
+def checked_time(time: Column | object, n: int) -> Host | None:
     """Return the times of n rows."""
     if time is None:
         return None

@@ -150,15 +150,17 @@ def _two_sets_limit(kinds: Floats, tails: float) -> Floats:
         return tail
 
     low, high = np.full(level.size, -30.0), np.full(level.size, 30.0)
-    x, step = np.zeros(level.size), 1e-4
+    x, step, done = np.zeros(level.size), 1e-4, np.zeros(level.size, dtype=np.bool_)
     for _ in range(60):
         here = log_tail(x)
-        if np.all(np.abs(here - aim) <= 1e-10 * (1 + np.abs(aim))):
+        done |= np.abs(here - aim) <= 1e-10 * (1 + np.abs(aim))  # and stays, whatever the others do
+        if np.all(done):
             break
         low, high = np.where(here > aim, x, low), np.where(here > aim, high, x)
         slope = np.minimum((log_tail(x + step) - here) / step, -1e-8)
-        x = x + np.clip((aim - here) / slope, -2.0, 2.0)
-        x = np.where((x > low) & (x < high), x, (low + high) / 2)
+        new = x + np.clip((aim - here) / slope, -2.0, 2.0)
+        new = np.where((new > low) & (new < high), new, (low + high) / 2)
+        x = np.where(done, x, new)
     found: Floats = np.exp(x) * unit
     return found
 
@@ -516,8 +518,12 @@ class FactorJudge:
 
     def _directions(self, masks: Array) -> tuple[Array, Array]:
         """Return s² (p, q), 0 where there is no information, and Q (p, q, q) of every mask."""
-        xp, B = backend.namespace(masks), self._loadings
-        a, Q = xp.linalg.eigh(unpack(masks @ pack(outer(B)), int(B.shape[1])))
+        return self._axes_of(masks @ pack(outer(self._loadings)))
+
+    def _axes_of(self, packed: Array) -> tuple[Array, Array]:
+        """Return the same of packed matrices BᵀB over what every mask observes."""
+        xp = backend.namespace(packed)
+        a, Q = xp.linalg.eigh(unpack(packed, int(self.factors.W.shape[1])))
         real = a > NO_INFORMATION * xp.sum(xp.abs(a), axis=1)[:, None]
         return xp.where(real, a, xp.zeros_like(a)), Q
 
@@ -563,9 +569,10 @@ class FactorJudge:
     def maps(self, masks: Floats) -> Maps:
         """Return what centred rows that observe these features are multiplied with, on the host.
 
-        O(d²q + q³) per mask, (p, d), after which a row costs O(d²).
+        O(d²q + q³) per mask, (p, d), after which a row costs O(d²). What is found for a mask does
+        not depend on the others, to the last bit: there is no product across masks.
         """
-        a, Q = self._directions(masks)
+        a, Q = self._axes_of((masks[:, None, :] @ pack(outer(self._loadings)))[:, 0, :])
         degrees = self._degrees(masks, a, Q)
         B, root = self._loadings, 1 / np.sqrt(self.factors.psi)
         known = a > 0

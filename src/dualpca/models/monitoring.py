@@ -1,7 +1,7 @@
 """Rows through time: what each shows beside phase I, statistics with a memory, alarms, episodes.
 
-`Watch` is the Gaussian of phase I as rows are compared with it, `Plan` says how they are judged,
-`State` is how far a monitor has come; `advance` goes on by some rows and draws a `Chart` of them.
+`Baseline` is the Gaussian of phase I as rows are compared with it, `ChartPlan` says how they are
+judged, `State` is how far a monitor has come; `advance` goes on by some rows and draws a `Chart`.
 
 Of a row x, centred, in units of the fit, with what it observed:
 
@@ -222,12 +222,12 @@ class Measures(NamedTuple):
 
     def backwards(self) -> Measures:
         """Return the same, last row first."""
-        *parts, keys, judged = self
-        return Measures(*(A[::-1] for A in parts), keys[::-1], judged[::-1])
+        y, r, t2, spe = (A[::-1] for A in self[:4])
+        return Measures(y, r, t2, spe, self.keys[::-1], self.judged[::-1])
 
 
 @dataclass(frozen=True)
-class Watch:
+class Baseline:
     """The Gaussian of phase I, as rows are compared with it.
 
     Parameters
@@ -247,7 +247,7 @@ class Watch:
 
     center: Annotated[Array, "d"]
     scale: Annotated[Array, "d", "> 0"]
-    factors: Annotated[Factors, "d"]
+    factors: Annotated[Factors, "d q"]
     reference: Reference
     unit: Annotated[float, "> 0"]
     noise: Annotated[Array, "d", "> 0"]
@@ -273,7 +273,8 @@ class Watch:
 
     def inward(self, rows: Floats) -> Floats:
         """Return rows around the centre in units of the fit."""
-        return (rows - self.center) / self.scale
+        found: Floats = (rows - self.center) / self.scale
+        return found
 
     def seen(self, keys: Sequence[bytes]) -> list[Seen]:
         """Return what each of some patterns is multiplied with; made once for every pattern."""
@@ -314,7 +315,8 @@ class Watch:
     @property
     def covariance(self) -> Floats:
         """WWᵀ + noise, (w, w)."""
-        return self.factors.W @ self.factors.W.T + np.diag(self.noise)
+        found: Floats = self.factors.W @ self.factors.W.T + np.diag(self.noise)
+        return found
 
     def measured(self, rows: Floats) -> Measures:
         """Return what rows (n, w) in the units of the user show; every row by itself.
@@ -330,7 +332,7 @@ class Watch:
         found = np.empty((len(X), q + w + d))
         for i, seen in enumerate(self.seen(keys)):
             np.dot(seen.matrix, X[i], out=found[i])
-        judged = there[:, :d].any(axis=1)
+        judged: Flags = np.any(there[:, :d], axis=1)
         y, e, r = found[:, :q], found[:, q : q + w], found[:, q + w :]
         t2, spe = (np.einsum("ij,ij->i", A, A) for A in (y, e))
         r = np.where(there[:, :d], r, np.nan)
@@ -339,19 +341,18 @@ class Watch:
 
 def _law_of(law: Law, i: int) -> Law:
     """Return the law of one of several patterns."""
-    parts = [None if part is None else part[i : i + 1] for part in law[:5]]
-    scale, dfn, dfd, scale2, dfn2 = parts
-    assert scale is not None and dfn is not None and dfd is not None
-    return Law(scale, dfn, dfd, scale2, dfn2, law.tails)
+    two = law.scale2, law.dfn2
+    one, other = (None if part is None else part[i : i + 1] for part in two)
+    return Law(law.scale[i : i + 1], law.dfn[i : i + 1], law.dfd[i : i + 1], one, other, law.tails)
 
 
 def _joined_law(found: Sequence[Law]) -> Law:
     """Return the law of several rows."""
-    parts = [
-        None if part[0] is None else np.concatenate(part)
-        for part in zip(*(law[:5] for law in found), strict=True)
+    scale, dfn, dfd = (np.concatenate([law[k] for law in found]) for k in range(3))
+    two = [
+        None if found[0][k] is None else np.concatenate([law[k] for law in found]) for k in (3, 4)
     ]
-    return Law(*parts, found[0].tails)
+    return Law(scale, dfn, dfd, two[0], two[1], found[0].tails)
 
 
 def _where(judged: Flags, values: Floats) -> Floats:
@@ -361,21 +362,21 @@ def _where(judged: Flags, values: Floats) -> Floats:
 NOISELESS = 1e-10
 """Noise that a model without any is given, by its smallest variance."""
 
-LEAST_NOISE = 0.01
+LEAST_NOISE_SHARE = 0.01
 """Smallest noise of a sensor, by the average."""
 
 NOISE_ROUNDS = 20
 """EM steps for the noise of every sensor, given the loadings."""
 
 
-def watch_of(
+def baseline_of(
     factors: Factors,
     reference: Reference | None,
     unit: float,
     units: tuple[Floats, Floats],
     rows: Floats,
     d: int,
-) -> tuple[Watch, Floats]:
+) -> tuple[Baseline, Floats]:
     """Return the Gaussian of phase I as rows are compared with it, and what its rows showed.
 
     Parameters
@@ -394,14 +395,14 @@ def watch_of(
 
     Returns
     -------
-    watch : Watch
+    baseline : Baseline
     shown : array of shape (n, q + d + w)
         Scores, leave-one-out residuals and SPE's residuals of the rows, with what is missing drawn.
     """
     factors, unit = _with_noise(factors, unit)
     center, scale = units[0] + units[1] * factors.mu, units[1]
     factors = replace(factors, mu=np.zeros_like(factors.mu))
-    watch = Watch(
+    baseline = Baseline(
         center=center,
         scale=scale,
         factors=factors,
@@ -410,18 +411,18 @@ def watch_of(
         noise=factors.psi,
         spread=np.ones(d),
     )
-    X = watch.inward(rows)
-    q, w = watch.q, len(center)
+    X = baseline.inward(rows)
+    q, w = baseline.q, len(center)
     if q < w:
-        watch = replace(watch, noise=_noise_of(factors, X))
-    r = watch.measured(rows).residuals
+        baseline = replace(baseline, noise=_noise_of(factors, X))
+    r = baseline.measured(rows).residuals
     spread = np.sqrt(np.nanmean(r * r, axis=0))
-    watch = replace(watch, spread=np.where(spread > LEAST_SPREAD, spread, 1.0))
+    baseline = replace(baseline, spread=np.where(spread > LEAST_SPREAD, spread, 1.0))
     if np.isnan(X).any():
-        X = completed(replace(factors, psi=watch.noise), X)
-    [seen] = watch.seen([np.ones(w, dtype=np.bool_).tobytes()])
+        X = completed(replace(factors, psi=baseline.noise), X)
+    [seen] = baseline.seen([np.ones(w, dtype=np.bool_).tobytes()])
     shown = X @ seen.matrix.T
-    return watch, np.concatenate([shown[:, :q], shown[:, q + w :], shown[:, q : q + w]], axis=1)
+    return baseline, np.concatenate([shown[:, :q], shown[:, q + w :], shown[:, q : q + w]], axis=1)
 
 
 def _with_noise(factors: Factors, unit: float) -> tuple[Factors, float]:
@@ -441,10 +442,11 @@ def _with_noise(factors: Factors, unit: float) -> tuple[Factors, float]:
 
 def _noise_of(factors: Factors, X: Floats) -> Floats:
     """Return the noise of every sensor given the loadings, from the rows, (w,)."""
-    if not np.all(factors.psi == factors.psi[0]):
-        return factors.psi  # a model of it
-    rows, psi = Incomplete(X, None, int(factors.W.shape[1])), factors.psi
-    least = LEAST_NOISE * float(psi.mean())
+    psi: Floats = factors.psi
+    if not np.all(psi == psi[0]):
+        return psi  # a model of it
+    rows = Incomplete(X, None, int(factors.W.shape[1]))
+    least = LEAST_NOISE_SHARE * float(psi.mean())
     for _ in range(NOISE_ROUNDS):
         sums = rows.sums(replace(factors, psi=psi, dof=math.inf))
         found = sums.off(factors.W) / np.maximum(sums.n, 1.0)
@@ -459,12 +461,12 @@ LEAST_SPREAD = 1e-6
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChartPlan:
     """How rows are judged: by which statistics, with which limits.
 
     Parameters
     ----------
-    watch : Watch
+    baseline : Baseline
     statistics : tuple of str
         Keys of `WORDS`.
     smoothing : float
@@ -483,14 +485,14 @@ class Plan:
         Of the sensors.
     """
 
-    watch: Watch
+    baseline: Annotated[Baseline, "w=d d=s q"]
     statistics: tuple[str, ...]
     smoothing: Annotated[float, "> 0, <= 1"]
     lags: Annotated[int, ">= 0"]
     limits: dict[str, Annotated[float, "> 0, or inf"]]
     levels: dict[str, Annotated[float, "> 0, < 1"]]
     rules: tuple[tuple[int, int], ...]
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], "d"]
     innovations: tuple[Annotated[Array, "q"], Annotated[Array, "d"]] | None = None
 
     @cached_property
@@ -509,7 +511,7 @@ class Plan:
             known.clear()
             new = list(dict.fromkeys(keys))
         if new:
-            both = [seen.laws for seen in self.watch.seen(new)]
+            both = [seen.laws for seen in self.baseline.seen(new)]
             found = [
                 _joined_law([pair[k] for pair in both]).limit(self.levels.get(name, 0.5))
                 for k, name in enumerate(("t2", "spe"))
@@ -521,7 +523,7 @@ class Plan:
 
     def surprise(self, measures: Measures) -> Floats:
         """Return −log₁₀ p of T² and SPE of every row, (n, 2), NaN where nothing was observed."""
-        both = [seen.laws for seen in self.watch.seen(measures.keys)]
+        both = [seen.laws for seen in self.baseline.seen(measures.keys)]
         found = []
         for k, values in enumerate((measures.t2, measures.spe)):
             p = _joined_law([pair[k] for pair in both]).pvalue(np.where(measures.judged, values, 0))
@@ -558,7 +560,36 @@ class Trace(NamedTuple):
             row, row, False, 0, (), 0.0, 0, nothing, nothing, nothing, nothing, np.zeros(q), times
         )
 
-    def shares(self, watch: Watch) -> Floats:
+    def with_alarm(
+        self,
+        row: int,
+        raised: tuple[str, ...],
+        peak: float,
+        shown: tuple[Floats, Floats, Floats],
+        time: Moment | None,
+    ) -> Trace:
+        """Return the episode after one more row in alarm.
+
+        `shown` are its residuals, their EWMA by its deviation, and its scores.
+        """
+        residuals, ewma, scores = shown
+        there = ~np.isnan(residuals)
+        r = np.where(there, residuals, 0.0)
+        return self._replace(
+            last=row,
+            quiet=0,
+            statistics=tuple(dict.fromkeys((*self.statistics, *raised))),
+            peak=max(self.peak, peak),
+            rows=self.rows + 1,
+            counts=self.counts + there,
+            sums=self.sums + r,
+            squares=self.squares + r * r,
+            reach=np.maximum(self.reach, there * ewma**2),
+            scores=self.scores + scores,
+            times=self.times and (self.times[0], time or self.times[1]),
+        )
+
+    def shares(self, baseline: Baseline) -> Floats:
         """Return what each sensor has to do with it, (d,), of sum 1 or 0.
 
         A sensor that is off, or noisier than it was, shows in its residuals: the square of their
@@ -570,20 +601,21 @@ class Trace(NamedTuple):
         excess = self.squares - n * mean * mean - (n - 1) - 2 * np.sqrt(2 * np.maximum(n - 1, 0))
         found = np.maximum(n * mean * mean, self.reach) + np.maximum(excess, 0.0)
         if not found.size or found.max() < SURELY_OFF + 2 * math.log(found.size):
-            found = np.maximum(found, self._of_causes(watch))
+            found = np.maximum(found, self._of_causes(baseline))
         total = float(found.sum())
         return found / total if total > 0 else found
 
-    def _of_causes(self, watch: Watch) -> Floats:
+    def _of_causes(self, baseline: Baseline) -> Floats:
         """Return the contributions of the sensors to T² of the mean scores, (d,)."""
-        [seen] = watch.seen([np.ones(len(watch.center), dtype=np.bool_).tobytes()])
-        A = seen.matrix[: watch.q, : watch.d]
+        [seen] = baseline.seen([np.ones(len(baseline.center), dtype=np.bool_).tobytes()])
+        A = seen.matrix[: baseline.q, : baseline.d]
         size = np.sum(A * A, axis=0)
-        return (self.scores @ A) ** 2 / max(self.rows, 1) / np.where(size > 0, size, 1.0)
+        found: Floats = (self.scores @ A) ** 2 / max(self.rows, 1) / np.where(size > 0, size, 1.0)
+        return found
 
-    def episode(self, plan: Plan) -> Episode:
+    def episode(self, plan: ChartPlan) -> Episode:
         """Return the episode as people see it."""
-        shares = self.shares(plan.watch)
+        shares = self.shares(plan.baseline)
         order = np.argsort(-shares, kind="stable")[:MOST_NAMED]
         sensors = tuple((plan.names[j], float(shares[j])) for j in order if shares[j] > 0)
         time = None if self.times is None else tuple(one.given for one in self.times)
@@ -658,12 +690,12 @@ class State:
     before: Annotated[Array, "l d", "or nan"]
     last: Annotated[Array, "2 p"]
     recent: Annotated[Array, "r 2", "or nan"]
-    traces: tuple[Trace, ...] = ()
+    traces: tuple[Annotated[Trace, "d q"], ...] = ()
 
     @classmethod
-    def fresh(cls, plan: Plan) -> State:
+    def fresh(cls, plan: ChartPlan) -> State:
         """Return the state before the first row."""
-        q, d = plan.watch.q, plan.watch.d
+        q, d = plan.baseline.q, plan.baseline.d
         most = max([m for _, m in plan.rules], default=1) - 1
         return cls(
             seen=0,
@@ -706,27 +738,23 @@ class Followed(NamedTuple):
     state: State
 
 
-def follow(plan: Plan, state: State, measures: Measures) -> Followed:
+def follow(plan: ChartPlan, state: State, measures: Measures) -> Followed:
     """Take the statistics with a memory on by some rows, one after another."""
     y, r, keys = measures.scores, measures.residuals, measures.keys
     there = ~np.isnan(r)
-    known: list[Floats | None] = [seen.known for seen in plan.watch.seen(keys)]
-    last = state.last
+    known: list[Floats | None] = [seen.known for seen in plan.baseline.seen(keys)]
+    last, r = state.last, np.where(there, r, 0.0)
     if plan.innovations is not None:
-        y, r, known, last = _innovations(plan.innovations, y, np.where(there, r, 0.0), known, last)
-    r = np.where(there, r, 0.0)
-    values: dict[str, Floats] = {}
+        y, r, known, last = _innovations(plan.innovations, y, (r, there), known, last)
     scores, residuals = _score_ewma(plan, state, y, known), _residual_ewma(plan, state, r, there)
-    values["mewma"] = _where(measures.judged, scores[0])
-    largest = np.max(np.where(there, np.abs(residuals[0]), -np.inf), axis=1, initial=-np.inf)
-    values["residual"] = np.where(np.isfinite(largest), largest, np.nan)
+    largest = np.max(np.abs(residuals[0]) * there, axis=1, initial=0.0)
+    values = {"mewma": scores[0], "residual": largest}
     cusum, both = state.cusum, state.residual_cusum
     if "cusum" in plan.statistics:
-        found, cusum = _crosier(cusum, y)
-        values["cusum"] = _where(measures.judged, found)
+        values["cusum"], cusum = _crosier(cusum, y)
     if "residual_cusum" in plan.statistics:
-        found, both = _two_sided(both, r, there)
-        values["residual_cusum"] = _where(measures.judged, found)
+        values["residual_cusum"], both = _two_sided(both, r, there)
+    values = {name: _where(measures.judged, found) for name, found in values.items()}
     after = replace(
         state,
         seen=state.seen + len(y),
@@ -743,7 +771,7 @@ def follow(plan: Plan, state: State, measures: Measures) -> Followed:
 
 
 def _score_ewma(
-    plan: Plan, state: State, y: Floats, known: list[Floats | None]
+    plan: ChartPlan, state: State, y: Floats, known: list[Floats | None]
 ) -> tuple[Floats, Floats, Floats, bool]:
     """Return T² of the EWMA of the scores after each row, the EWMA, its covariance and its kind.
 
@@ -768,7 +796,7 @@ def _score_ewma(
 
 
 def _residual_ewma(
-    plan: Plan, state: State, r: Floats, there: Flags
+    plan: ChartPlan, state: State, r: Floats, there: Flags
 ) -> tuple[Floats, Floats, Floats]:
     """Return the EWMA of the residuals by its deviation after each row, (n, d); EWMA and counts."""
     lam, u = plan.smoothing, state.residuals
@@ -805,7 +833,7 @@ def _two_sided(s: Floats, r: Floats, there: Flags) -> tuple[Floats, Floats]:
 def _innovations(
     phi: tuple[Floats, Floats],
     y: Floats,
-    r: Floats,
+    residuals: tuple[Floats, Flags],
     known: list[Floats | None],
     last: Floats,
 ) -> tuple[Floats, Floats, list[Floats | None], Floats]:
@@ -814,8 +842,9 @@ def _innovations(
     After g rows an AR(1) keeps φ^g: (x_t − φ^g x_{t−g})/√(1 − φ^{2g}). Scores of rows that do not
     determine all of them are left out.
     """
-    q, both = y.shape[1], np.concatenate(phi)
-    there = np.concatenate([np.repeat([[P is None] for P in known], q, axis=1), r != 0], axis=1)
+    q, both, (r, observed) = y.shape[1], np.concatenate(phi), residuals
+    whole = np.array([P is None for P in known], dtype=np.bool_)
+    there = np.concatenate([np.repeat(whole[:, None], q, axis=1), observed], axis=1)
     X, found = np.concatenate([y, r], axis=1), np.zeros((len(y), len(both)))
     value, gap = last
     for i in range(len(X)):
@@ -853,111 +882,143 @@ def _with_gaps(windows: Floats, k: int) -> Floats:
 
 
 def advance(
-    plan: Plan, state: State, rows: Floats, time: Host | None = None
+    plan: ChartPlan, state: State, rows: Floats, time: Host | None = None
 ) -> tuple[Chart, State]:
     """Judge the rows that come next; return their chart and the state after them.
 
     However rows are cut into calls, every number is the same to the last bit.
     """
-    measures = plan.watch.measured(widened(rows, state.before))
+    measures = plan.baseline.measured(widened(rows, state.before))
     return _charted(plan, state, rows, measures, time)
 
 
-def _charted(
-    plan: Plan, state: State, rows: Floats, measures: Measures, time: Host | None
-) -> tuple[Chart, State]:
-    followed = follow(plan, state, measures)
-    limits = plan.row_limits(measures.keys)
-    n, after = len(rows), followed.state
+class Judged(NamedTuple):
+    """The statistics of some rows and their limits."""
+
+    statistics: dict[str, Floats]
+    limits: dict[str, Floats]
+
+    @property
+    def over(self) -> dict[str, Flags]:
+        """Where each statistic is above its limit."""
+        return {name: values > self.limits[name] for name, values in self.statistics.items()}
+
+    @property
+    def ratios(self) -> dict[str, Floats]:
+        """The statistics by their limits, 0 where there is none."""
+        found = {}
+        for name, values in self.statistics.items():
+            limits = self.limits[name]
+            good = (limits > 0) & np.isfinite(limits) & ~np.isnan(values)
+            found[name] = np.where(good, values, 0.0) / np.where(good, limits, 1.0)
+        return found
+
+
+def judged(plan: ChartPlan, measures: Measures, followed: Followed) -> Judged:
+    """Return the statistics that were asked for with their limits, run rules apart."""
+    limits, n = plan.row_limits(measures.keys), len(measures.t2)
     values = {"t2": measures.t2, "spe": measures.spe} | followed.values
-    statistics = {name: values[name] for name in plan.statistics}
-    each = {"t2": limits[:, 0], "spe": limits[:, 1]}
-    bounds = {
-        name: each[name] if name in each else np.full(n, plan.limits[name]) for name in statistics
-    }
+    own = {"t2": limits[:, 0], "spe": limits[:, 1]}
+    return Judged(
+        {name: values[name] for name in plan.statistics},
+        {
+            name: own[name] if name in own else np.full(n, plan.limits[name])
+            for name in plan.statistics
+        },
+    )
+
+
+def _ruled(plan: ChartPlan, state: State, measures: Measures) -> tuple[Judged, Floats]:
+    """Return the statistics of run rules with their limits, and what the next row needs."""
+    surprise, found, n = plan.surprise(measures), Judged({}, {}), len(measures.t2)
+    for rule in plan.rules:
+        values = _runs(surprise, state.recent, *rule)
+        for k, name in enumerate(("t2", "spe")):
+            label = rule_name(name, rule)
+            if label in plan.limits:
+                found.statistics[label] = values[:, k]
+                found.limits[label] = np.full(n, plan.limits[label])
+    every = np.concatenate([state.recent, surprise])
+    return found, every[len(every) - len(state.recent) :]
+
+
+def _charted(
+    plan: ChartPlan, state: State, rows: Floats, measures: Measures, time: Host | None
+) -> tuple[Chart, State]:
+    """Return the chart of measured rows and the state after them."""
+    followed = follow(plan, state, measures)
+    found, after = judged(plan, measures, followed), followed.state
     if plan.rules:
-        surprise = plan.surprise(measures)
-        for rule in plan.rules:
-            found = _runs(surprise, state.recent, *rule)
-            for k, name in enumerate(("t2", "spe")):
-                if name in plan.statistics:
-                    label = rule_name(name, rule)
-                    statistics[label], bounds[label] = found[:, k], np.full(n, plan.limits[label])
-        every = np.concatenate([state.recent, surprise])
-        after = replace(after, recent=every[len(every) - len(state.recent) :])
-    over = {name: statistics[name] > bounds[name] for name in statistics}
-    alarms = np.zeros(n, dtype=np.bool_)
-    for flags in over.values():
-        alarms |= flags
+        more, recent = _ruled(plan, state, measures)
+        found = Judged(found.statistics | more.statistics, found.limits | more.limits)
+        after = replace(after, recent=recent)
     if plan.lags:
         every = np.concatenate([state.before[::-1], rows])
         after = replace(after, before=every[::-1][: plan.lags])
-    ratios = {name: _ratio(statistics[name], bounds[name]) for name in statistics}
-    traces = noted(plan, state, measures, followed.residuals, alarms, over, ratios, time)
-    after = replace(after, traces=traces)
+    alarms = any_of(found.over, len(rows))
+    traces = noted(plan, state, measures, followed.residuals, found, time)
     first = max(len(state.traces) - 1, 0)
-    episodes = [trace.episode(plan) for trace in traces[first:] if trace.last >= state.seen]
+    episodes = tuple(trace.episode(plan) for trace in traces[first:] if trace.last >= state.seen)
+    shown = _contributions(measures)
+    parts = found.statistics, found.limits, alarms, shown, episodes, plan.names, state.seen, time
+    return Chart(*parts), replace(after, traces=traces)
+
+
+def any_of(over: dict[str, Flags], n: int) -> Flags:
+    """Return the rows above some limit, (n,)."""
+    found = np.zeros(n, dtype=np.bool_)
+    for flags in over.values():
+        found |= flags
+    return found
+
+
+def _contributions(measures: Measures) -> Floats:
+    """Return the squares of the residuals with their signs, 0 where nothing was observed."""
     r = np.where(np.isnan(measures.residuals), 0.0, measures.residuals)
-    contributions = np.copysign(r * r, r)
-    chart = Chart(
-        statistics, bounds, alarms, contributions, tuple(episodes), plan.names, state.seen, time
-    )
-    return chart, after
-
-
-def _ratio(values: Floats, limits: Floats) -> Floats:
-    """Return values by their limits, 0 where there is none."""
-    good = (limits > 0) & np.isfinite(limits) & ~np.isnan(values)
-    return np.where(good, values, 0.0) / np.where(good, limits, 1.0)
+    return r * np.abs(r)
 
 
 def noted(
-    plan: Plan,
+    plan: ChartPlan,
     state: State,
     measures: Measures,
     ewma: Floats,
-    alarms: Flags,
-    over: dict[str, Flags],
-    ratios: dict[str, Floats],
+    found: Judged,
     time: Host | None,
 ) -> tuple[Trace, ...]:
-    """Return the episodes after some rows, given which of them are in alarm, and by what."""
+    """Return the episodes after some rows, given which limits they are above.
+
+    Parameters
+    ----------
+    plan : ChartPlan
+    state : State
+        Before the rows.
+    measures : Measures
+    ewma : array of shape (n, d)
+        Of the residuals, by its deviation.
+    found : Judged
+    time : array of shape (n,), optional
+    """
+    over, ratios = found.over, found.ratios
+    alarms = any_of(over, len(ewma))
     done = list(state.traces)
     now = done.pop() if done and not done[-1].over else None
     if now is None and not alarms.any():
         return state.traces
-    q, d = plan.watch.q, plan.watch.d
-    for i in range(len(alarms)):
-        if not measures.judged[i]:
-            continue
-        if not alarms[i]:
-            if now is not None:
-                now = now._replace(quiet=now.quiet + 1, over=now.quiet + 1 >= QUIET)
-                if now.over:
-                    done.append(now)
-                    now = None
-            continue
-        moment = None if time is None else Moment.of(time[i])
-        if now is None:
-            now = Trace.at(state.seen + i, d, q, moment)
-        r = measures.residuals[i]
-        there = ~np.isnan(r)
-        r = np.where(there, r, 0.0)
-        raised = [name for name in over if over[name][i] and name not in now.statistics]
-        times = now.times and (now.times[0], moment or now.times[1])
-        now = now._replace(
-            last=state.seen + i,
-            quiet=0,
-            statistics=(*now.statistics, *raised),
-            peak=max(now.peak, *(float(ratio[i]) for ratio in ratios.values())),
-            rows=now.rows + 1,
-            counts=now.counts + there,
-            sums=now.sums + r,
-            squares=now.squares + r * r,
-            reach=np.maximum(now.reach, there * ewma[i] ** 2),
-            scores=now.scores + measures.scores[i],
-            times=times,
-        )
+    for i in np.flatnonzero(measures.judged):
+        if alarms[i]:
+            moment = None if time is None else Moment.of(time[i])
+            if now is None:
+                now = Trace.at(state.seen + int(i), plan.baseline.d, plan.baseline.q, moment)
+            raised = tuple(name for name in over if over[name][i])
+            peak = max(float(ratio[i]) for ratio in ratios.values())
+            row = measures.residuals[i], ewma[i], measures.scores[i]
+            now = now.with_alarm(state.seen + int(i), raised, peak, row, moment)
+        elif now is not None:
+            now = now._replace(quiet=now.quiet + 1, over=now.quiet + 1 >= QUIET)
+            if now.over:
+                done.append(now)
+                now = None
     return tuple(done) if now is None else (*done, now)
 
 
@@ -965,11 +1026,105 @@ def noted(
 
 
 @dataclass(frozen=True)
-class MonitorModel:
-    """How rows are judged, and how far that has come."""
+class PhaseOneRecord:
+    """What phase I showed, as files can hold it.
 
-    plan: Plan
-    state: State
+    Parameters
+    ----------
+    statistics, limits : dict of str to array of shape (n,)
+    contributions : array of shape (n, d)
+    traces, aside : tuples of Trace
+        Episodes of its chart, and those set aside.
+    lengths : dict of str to float
+        Run length of every statistic alone.
+    time : array of shape (n,), optional
+        Numbers or text.
+    dates : bool
+        The text is of dates.
+    """
+
+    statistics: dict[str, Annotated[Array, "n", "or nan"]]
+    limits: dict[str, Annotated[Array, "n", "or inf"]]
+    contributions: Annotated[Array, "n d"]
+    traces: tuple[Annotated[Trace, "d q"], ...]
+    aside: tuple[Annotated[Trace, "d q"], ...]
+    lengths: dict[str, Annotated[float, "> 0"]]
+    time: Annotated[Array, "labels n"] | None = None
+    dates: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        chart: Chart,
+        traces: tuple[Trace, ...],
+        aside: tuple[Trace, ...],
+        lengths: dict[str, float],
+    ) -> PhaseOneRecord:
+        """Return what a chart of phase I shows."""
+        time, dates = chart.time, False
+        if time is not None and time.dtype.kind not in "fiuU":
+            given = [Moment.of(one) for one in time]
+            dates = all(one.date for one in given)
+            time = np.array([one.value if dates else str(one.value) for one in given])
+        parts = chart.statistics, chart.limits, chart.contributions
+        return cls(*parts, traces, aside, lengths, time, dates)
+
+    def chart(self, plan: ChartPlan) -> Chart:
+        """Return the chart."""
+        alarms = np.zeros(len(self.contributions), dtype=np.bool_)
+        for name, values in self.statistics.items():
+            alarms |= values > self.limits[name]
+        time = self.time
+        if time is not None and self.dates:
+            time = time.astype("datetime64")
+        episodes = tuple(trace.episode(plan) for trace in self.traces)
+        return Chart(
+            dict(self.statistics),
+            dict(self.limits),
+            alarms,
+            self.contributions,
+            episodes,
+            plan.names,
+            0,
+            time,
+        )
+
+
+@dataclass(frozen=True)
+class LearnedMoments:
+    """What ordinary rows after phase I say of the mean and covariance, with forgetting.
+
+    Parameters
+    ----------
+    weight : float
+        Of the rows that are remembered.
+    squares : float
+        Sum of their squared weights.
+    mean : array of shape (w,)
+        Around the centre of phase I, in units of the fit.
+    scatter : array of shape (w, w)
+    first : Baseline
+        Of phase I.
+    state : State
+        Of the rows that were learned from: those in an open episode are left out.
+    """
+
+    weight: Annotated[float, "> 0"]
+    squares: Annotated[float, "> 0"]
+    mean: Annotated[Array, "w"]
+    scatter: Annotated[Array, "w w"]
+    first: Annotated[Baseline, "w=d d=s q"]
+    state: Annotated[State, "d q"]
+
+
+@dataclass(frozen=True)
+class MonitorModel:
+    """How rows are judged, how far that has come, what phase I showed, what was learned since."""
+
+    plan: Annotated[ChartPlan, "d q w"]
+    state: Annotated[State, "d q"]
+    record: Annotated[PhaseOneRecord, "d q?"]
+    learned: Annotated[LearnedMoments, "d q w"] | None = None
 
     def update(self, rows: Floats, time: Host | None = None) -> tuple[Chart, MonitorModel]:
         """Judge the rows that come next; return their chart and the monitor after them."""
@@ -980,7 +1135,62 @@ class MonitorModel:
         """Judge rows from a fresh start."""
         return advance(self.plan, State.fresh(self.plan), rows, time)[0]
 
+    def reset(self) -> MonitorModel:
+        """Return the monitor before the first row."""
+        return replace(self, state=State.fresh(self.plan))
+
+    def contributions(self, rows: Floats) -> Floats:
+        """Return the contributions of the sensors to every row, (n, d)."""
+        before = np.full((self.plan.lags, rows.shape[1]), np.nan)
+        return _contributions(self.plan.baseline.measured(widened(rows, before)))
+
+    @property
+    def phase_one(self) -> Chart:
+        """The chart of phase I."""
+        return self.record.chart(self.plan)
+
+    @property
+    def set_aside(self) -> tuple[Episode, ...]:
+        """The episodes of phase I that were set aside."""
+        return tuple(trace.episode(self.plan) for trace in self.record.aside)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits of a complete row."""
+        plan = self.plan
+        key = np.ones(len(plan.baseline.center), dtype=np.bool_).tobytes()
+        both = dict(zip(("t2", "spe"), plan.row_limits([key])[0].tolist(), strict=True))
+        own = {name: both[name] for name in plan.statistics if name in both}
+        return {
+            name: own.get(name, plan.limits.get(name, math.inf)) for name in plan.statistics
+        } | {name: limit for name, limit in plan.limits.items() if " " in name}
+
     @property
     def episodes(self) -> tuple[Episode, ...]:
         """The episodes so far."""
         return tuple(trace.episode(self.plan) for trace in self.state.traces)
+
+
+def goes_together(model: MonitorModel) -> bool:
+    """Return True if the parts of a monitor, as read from a file, fit each other."""
+    plan, record = model.plan, model.record
+    rules = [rule_name(name, rule) for rule in plan.rules for name in _both(plan.statistics)]
+    needed = {name for name in plan.statistics if name not in ("t2", "spe")} | set(rules)
+    named = set(plan.statistics) <= set(WORDS) and needed <= set(plan.limits)
+    levels = set(_both(plan.statistics)) <= set(plan.levels)
+    same = set(record.statistics) == set(record.limits)
+    states = [model.state] if model.learned is None else [model.state, model.learned.state]
+    return named and levels and same and all(_is_of(plan, state) for state in states)
+
+
+def _both(names: Sequence[str]) -> list[str]:
+    return [name for name in ("t2", "spe") if name in names]
+
+
+def _is_of(plan: ChartPlan, state: State) -> bool:
+    """Return True if a state has the sizes that a plan asks for."""
+    w, q, d = len(plan.baseline.center), plan.baseline.q, plan.baseline.d
+    most = max([m for _, m in plan.rules], default=1) - 1
+    good = all(2 <= k <= m for k, m in plan.rules) and w == d * (plan.lags + 1)
+    shapes = state.before.shape, state.last.shape, state.recent.shape
+    return good and shapes == ((plan.lags, d), (2, q + d), (most, 2))

@@ -3,8 +3,8 @@
 The run length is the number of ordinary rows until the first alarm. It depends on what is not known
 after phase I of n rows: the mean, the variances. With limits for known parameters 500 rows give
 much shorter runs. So every simulated run has a phase I of its own: what is drawn is seen through a
-mean and variances with the error that n rows leave (Jones, Champ & Rigdon 2001; Champ & Jones-Farmer
-2007), and the limits are those that give the wanted run length over all of them.
+mean and variances with the error that n rows leave (Jones, Champ & Rigdon 2001; Champ &
+Jones-Farmer 2007), and the limits are those that give the wanted run length over all of them.
 
 Scores and residuals are drawn as they go together in phase I, with as many numbers per row as that
 takes, and not as rows that are fitted to.
@@ -25,11 +25,11 @@ from dualpca.gaussian import Law
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
-SHARES = {"t2": 5.0, "spe": 15.0, "mewma": 50.0, "residual": 30.0} | {
-    "cusum": 50.0,
-    "residual_cusum": 30.0,
+ALARM_SHARES = {"t2": 5.0, "spe": 10.0, "mewma": 60.0, "residual": 25.0} | {
+    "cusum": 60.0,
+    "residual_cusum": 25.0,
 }
-"""Shares of the false alarms: small where shifts that last are found by another statistic sooner."""
+"""Shares of the false alarms: small where another statistic finds sooner what lasts."""
 
 RULE_SHARE = 10.0
 """Share of a run rule of one statistic."""
@@ -43,16 +43,22 @@ LONGEST_RUN = 4000
 ROWS = 1_200_000
 """Rows that are simulated, at most."""
 
+FALSE_ALARMS = 4000
+"""Of all runs: more make limits no better."""
+
 WORK = 1.5e9
 """Products that simulated rows may take."""
 
 MANY_COLUMNS = 64
 """Columns above which SPE is drawn from its law, independent of the residuals."""
 
-DIRECTIONS = 32
+SHARED_DIRECTIONS = 32
 """Directions in which residuals of many columns go together; beyond them each is for itself."""
 
-BLOCK = 50
+FACTORS = (0.3, 3.0)
+"""Common factors of the run lengths of statistics alone that are tried."""
+
+ROWS_AT_ONCE = 50
 """Rows of all runs that are drawn at once."""
 
 ALARMS = 150
@@ -60,7 +66,7 @@ ALARMS = 150
 
 
 @dataclass(frozen=True)
-class Ordinary:
+class OrdinaryRows:
     """What ordinary rows show: N(0, FᵀF + diag own²) of scores, residuals and SPE's residuals.
 
     Parameters
@@ -107,18 +113,18 @@ def ordinary_rows(
     along: float,
     tails: float,
     spe: Law,
-) -> Ordinary:
+) -> OrdinaryRows:
     """Return what ordinary rows show, from what the rows of phase I did, (n, q + d + w)."""
     many = d > MANY_COLUMNS
     kept = shown[:, : q + d] if many else shown
     _, s, V = np.linalg.svd(kept / math.sqrt(len(kept)), full_matrices=False)
     real = s > 1e-7 * max(float(s.max(initial=0.0)), 1e-300)
     F, own = s[real, None] * V[real], None
-    if many and len(F) > DIRECTIONS + q:
-        total, F = np.sum(F * F, axis=0), F[: DIRECTIONS + q]
+    if many and len(F) > SHARED_DIRECTIONS + q:
+        total, F = np.sum(F * F, axis=0), F[: SHARED_DIRECTIONS + q]
         own = np.sqrt(np.maximum(total - np.sum(F * F, axis=0), 0.0)).astype(np.float32)
     root = F.astype(np.float32)
-    return Ordinary(root, own, q, d, n, *alike, wider, along, tails, spe)
+    return OrdinaryRows(root, own, q, d, n, *alike, wider, along, tails, spe)
 
 
 class Runs(NamedTuple):
@@ -133,7 +139,7 @@ class Runs(NamedTuple):
 
 
 def simulated(
-    ordinary: Ordinary,
+    ordinary: OrdinaryRows,
     statistics: Sequence[str],
     smoothing: float,
     arl: float,
@@ -149,7 +155,7 @@ def simulated(
     """
     length = int(np.clip(math.ceil(RUNS_LONG * arl), 20, LONGEST_RUN))
     k, m = ordinary.root.shape
-    total = min(rows, WORK / max(k * m, 1))
+    total = min(rows, FALSE_ALARMS * arl, WORK / max(k * m, 1))
     runs = int(np.clip(total // length, 30, 20_000))
     return Runs(
         _paths(ordinary, statistics, smoothing, runs, length, rng, innovations, reference_value)
@@ -197,7 +203,7 @@ class _Memory:
 
 
 def _paths(
-    ordinary: Ordinary,
+    ordinary: OrdinaryRows,
     statistics: Sequence[str],
     smoothing: float,
     runs: int,
@@ -254,7 +260,7 @@ class _PhaseOne(NamedTuple):
     size: Singles  # (runs, 1, m − q)
 
     @classmethod
-    def drawn(cls, ordinary: Ordinary, draw: Singles, rng: np.random.Generator) -> _PhaseOne:
+    def drawn(cls, ordinary: OrdinaryRows, draw: Singles, rng: np.random.Generator) -> _PhaseOne:
         """Return the errors that n rows leave; `draw` are ordinary rows, one a run."""
         q, d, runs, m = ordinary.q, ordinary.d, len(draw), draw.shape[1]
         phi = np.full(m, ordinary.residuals)
@@ -291,9 +297,9 @@ def _whitening(q: int, nu: float, runs: int, rng: np.random.Generator) -> Single
 
 
 def _rows(
-    ordinary: Ordinary, runs: int, length: int, rng: np.random.Generator
+    ordinary: OrdinaryRows, runs: int, length: int, rng: np.random.Generator
 ) -> Iterator[tuple[Singles, Singles]]:
-    """Yield blocks of rows of all runs, (runs, b, m), independent and as they follow one another."""
+    """Yield blocks of rows of all runs, (runs, b, m), independent and as they follow."""
     k, m = ordinary.root.shape
     q, nu = ordinary.q, ordinary.tails
 
@@ -312,8 +318,8 @@ def _rows(
     phi[:q] = ordinary.scores
     dependent, before = bool(phi.any()), drawn(1)[:, 0]
     fresh_share = np.sqrt(1 - phi * phi)
-    for t in range(0, length, BLOCK):
-        new = drawn(min(BLOCK, length - t))
+    for t in range(0, length, ROWS_AT_ONCE):
+        new = drawn(min(ROWS_AT_ONCE, length - t))
         kept = new
         if dependent:
             kept = np.empty_like(new)
@@ -336,31 +342,37 @@ class RunLengths:
     """
 
     def __init__(self, runs: Runs) -> None:
-        self.largest = {name: np.maximum.accumulate(A, axis=1) for name, A in runs.paths.items()}
         self.paths = runs.paths
+        self.largest = {name: np.maximum.accumulate(A, axis=1) for name, A in runs.paths.items()}
         self._tables = {name: self._table(name) for name in runs.paths}
 
-    def of(self, limits: dict[str, float]) -> float:
-        """Return the mean run length with these limits, all together: rows by alarms.
+    def of(self, limits: dict[str, Floats]) -> Floats:
+        """Return the mean run lengths with rising limits (k,), all statistics together, (k,).
 
-        A run that ends without an alarm counts with its rows (the estimate of an exponential law).
+        Rows by alarms: a run that ends without an alarm counts with its rows, as under an
+        exponential law.
         """
-        below = np.ones(next(iter(self.largest.values())).shape, dtype=np.bool_)
-        for name, limit in limits.items():
-            below &= self.largest[name] <= limit
-        alarms = int(np.count_nonzero(~below[:, -1]))
-        rows = int(np.count_nonzero(below)) + alarms
-        return rows / alarms if alarms else math.inf
+        passed: NDArray[np.intp] | None = None
+        for name, rising in limits.items():  # limits that are passed, of each row
+            found = np.searchsorted(rising.astype(np.float32), self.largest[name].ravel())
+            passed = found if passed is None else np.maximum(passed, found)
+        assert passed is not None
+        size = len(next(iter(limits.values()))) + 1
+        shape = next(iter(self.largest.values())).shape
+        last = passed.reshape(shape)[:, -1]
+        rows, whole = (np.cumsum(np.bincount(A, minlength=size))[:-1] for A in (passed, last))
+        alarms = shape[0] - whole
+        with np.errstate(divide="ignore"):
+            lengths: Floats = (rows + alarms) / alarms
+        return lengths
 
     def _table(self, name: str) -> tuple[Floats, Floats]:
         """Return limits and the logarithms of their run lengths, as far as alarms are many."""
         ends = np.sort(self.largest[name][:, -1])
         most, runs = min(ALARMS, len(ends) // 4), len(ends)
         lowest = np.quantile(self.paths[name][:, : min(200, self.paths[name].shape[1])], 0.5)
-        highest = float(ends[runs - 1 - most])
-        limits = np.linspace(float(lowest), highest, 40)
-        lengths = [self.of({name: float(limit)}) for limit in limits]
-        return limits, np.log(np.maximum.accumulate(lengths))
+        limits = np.linspace(float(lowest), float(ends[runs - 1 - most]), 40)
+        return limits, np.log(np.maximum.accumulate(self.of({name: limits})))
 
     def limit(self, name: str, wanted: float) -> float:
         """Return the limit of one statistic with a run length of its own.
@@ -436,24 +448,19 @@ def limits_of(lengths: RunLengths, arl: float, believed: float | None = None) ->
         A run length at which the common factor is found, where `arl` is too long for the runs.
     """
     names = list(lengths.paths)
-    shares = {name: SHARES.get(name, RULE_SHARE) for name in names}
+    shares = {name: ALARM_SHARES.get(name, RULE_SHARE) for name in names}
     total = sum(shares.values())
     shares = {name: share / total for name, share in shares.items()}
     at = arl if believed is None else min(believed, arl)
 
-    def each(factor: float, wanted: float) -> dict[str, float]:
-        return {name: factor * wanted / share for name, share in shares.items()}
-
-    def together(factor: float) -> float:
-        return lengths.of(
-            {name: lengths.limit(name, one) for name, one in each(factor, at).items()}
-        )
-
-    low, high = 0.2, 3.0
-    for _ in range(12):
-        middle = (low + high) / 2
-        low, high = (middle, high) if together(middle) < at else (low, middle)
-    found = each((low + high) / 2, arl)
+    factors = np.geomspace(*FACTORS, 24)
+    rising = {
+        name: np.array([lengths.limit(name, one * at / share) for one in factors])
+        for name, share in shares.items()
+    }
+    logs = np.maximum.accumulate(np.log(lengths.of(rising)))
+    factor = math.exp(np.interp(math.log(at), logs, np.log(factors)))
+    found = {name: factor * arl / share for name, share in shares.items()}
     limits = {name: lengths.limit(name, one) for name, one in found.items()}
     levels = {name: 1 - lengths.tail(name, limits.pop(name), found[name]) for name in both(names)}
     for name in list(limits):
