@@ -15,7 +15,7 @@ THUMBNAIL = re.compile(r'<img alt=""([^>]*sphx_glr_plot_(\w+)_thumb\.png")')
 SECTIONS = {
     "First steps": "pca_and_ppca dimension supplementary",
     "Missing values and mixed columns": "missing mixed",
-    "Outliers": "outliers robust",
+    "Outliers and process monitoring": "outliers robust control_chart",
     "Factors, clusters and time series": "factors relevance mixture through_time two_views",
     "Kernels": "kernel_moons kernel_mixture coordinates twin",
     "Denoising and generating data": "denoise denoise_digits generate",
