@@ -227,6 +227,7 @@ KINDS = {
     "datetime64": np.array(MOMENTS, dtype="datetime64[s]"),
     "text": ISO,
     "array of text": np.array(ISO),
+    "text with a zone": [text + "Z" for text in ISO],
     "pandas index": pd.DatetimeIndex(MOMENTS),
     "pandas series": pd.Series(MOMENTS, name="taken at"),
     "with a zone": pd.DatetimeIndex(MOMENTS, tz="UTC"),

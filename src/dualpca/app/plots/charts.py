@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 
 import matplotlib.dates
@@ -228,8 +229,8 @@ class _Times:
         Places of rows, and where those of their neighbours begin.
     word : str
         What the axis is called.
-    moments : list of str or None
-        Of the rows, to refer to them; None where they have numbers alone.
+    moments : array of shape (n,) or None
+        Times as given, to refer to rows; None where they have numbers alone.
     pauses : array of int
         Rows after which there are none for long.
     """
@@ -238,7 +239,7 @@ class _Times:
     left: Floats
     right: Floats
     word: str
-    moments: list[str] | None
+    moments: NDArray[Any] | None
     pauses: Ints
 
 
@@ -261,13 +262,12 @@ def _times(axes: Sequence[Axes], time: Any, n: int, first: int) -> _Times:
     values = _as_array(time)
     name = getattr(time, "name", None)
     word = name if isinstance(name, str) and name else "time"
-    moments = [_moment(value) for value in values]
     places = _converted(axes, values)
     if places is None or not np.isfinite(places).all() or np.any(np.diff(places) < 0):
         for ax in axes:
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-            ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _named(moments, x - first)))
-        return _Times(rows, rows - 0.5, rows + 0.5, word, moments, np.zeros(0, dtype=np.intp))
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _named(values, x - first)))
+        return _Times(rows, rows - 0.5, rows + 0.5, word, values, np.zeros(0, dtype=np.intp))
     for ax in axes:
         if isinstance(ax.xaxis.get_major_formatter(), matplotlib.dates.AutoDateFormatter):
             _write_dates(ax)
@@ -277,7 +277,7 @@ def _times(axes: Sequence[Axes], time: Any, n: int, first: int) -> _Times:
     ends = np.array([step / 2])
     left, right = np.concatenate([ends, half]), np.concatenate([half, ends])
     pauses = np.flatnonzero(steps > PAUSE * step)
-    return _Times(places, places - left, places + right, word, moments, pauses)
+    return _Times(places, places - left, places + right, word, values, pauses)
 
 
 def _write_dates(ax: Axes) -> None:
@@ -299,7 +299,7 @@ def _as_array(time: Any) -> NDArray[Any]:
         return values / np.timedelta64(1, "s")
     if values.dtype.kind in "UT" or (values.size and isinstance(values.flat[0], str)):
         try:
-            return values.astype("U").astype("datetime64[ns]")
+            return np.array([datetime.fromisoformat(str(text)) for text in values], dtype=object)
         except ValueError:
             return values
     return values
@@ -326,17 +326,17 @@ def _moment(value: Any) -> str:
     >>> _moment(np.datetime64("2026-03-01T07:30:00.000")), _moment(12.0)
     ('2026-03-01 07:30', '12')
     """
-    if isinstance(value, np.datetime64):
-        text = str(value.astype("datetime64[s]")).replace("T", " ")
-        return text.removesuffix(":00").removesuffix(" 00:00")
-    if hasattr(value, "isoformat"):
-        return str(value.isoformat(" ", "seconds")) if hasattr(value, "hour") else str(value)
-    return f"{value:g}" if isinstance(value, (float, int, np.number)) else str(value)
+    if isinstance(value, np.datetime64 | date):
+        text = str(np.datetime64(value, "s") if isinstance(value, np.datetime64) else value)
+        clock = text.replace("T", " ").partition(".")[0].partition("+")[0]
+        return clock.removesuffix(":00").removesuffix(" 00:00")
+    return f"{value:g}" if isinstance(value, float | int | np.number) else str(value)
 
 
-def _named(moments: list[str], row: float) -> str:
+def _named(values: NDArray[Any], row: float) -> str:
+    """Return the time of a row; nothing between rows."""
     k = round(row)
-    return moments[k] if 0 <= k < len(moments) and abs(row - k) < 1e-6 else ""
+    return _moment(values[k]) if 0 <= k < len(values) and abs(row - k) < 1e-6 else ""
 
 
 # --- fewer points ------------------------------------------------------------------------------
@@ -601,9 +601,12 @@ def _draw_reason(ax: Axes, ink: Ink, reason: _Reason, found: _Watched, times: _T
     draw_bars(ax, ink, reason.parts, reason.names)
     (start, end), to = reason.rows, _called(reason.to)
     numbers = found.first + start, found.first + end - 1
-    first, last = (times.moments[start], times.moments[end - 1]) if times.moments else numbers
-    word = "" if times.moments else "row " if end - start == 1 else "rows "
-    last = _without_day(str(first), str(last))
+    word = "row " if end - start == 1 else "rows "
+    first, last = map(str, numbers)
+    if times.moments is not None:
+        word = ""
+        first, last = _moment(times.moments[start]), _moment(times.moments[end - 1])
+    last = _without_day(first, last)
     rows = f"{word}{first}" if end - start == 1 else f"{word}{first} to {last}"
     if reason.episode is None:
         ratio = _short(float(found.ratios().max()))
