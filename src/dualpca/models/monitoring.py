@@ -783,7 +783,7 @@ def _score_ewma(
         if P is None:
             u = u + lam * (y[i] - u)
             S = (1 - lam) ** 2 * S + lam**2 * eye
-        else:
+        elif P.any():
             whole, left = False, eye - lam * P
             u, S = left @ u + lam * y[i], left @ S @ left.T + lam**2 * P
         if not u.size:

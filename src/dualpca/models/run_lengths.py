@@ -25,9 +25,9 @@ from dualpca.gaussian import Law
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
-ALARM_SHARES = {"t2": 5.0, "spe": 10.0, "mewma": 60.0, "residual": 25.0} | {
-    "cusum": 60.0,
-    "residual_cusum": 25.0,
+ALARM_SHARES = {"t2": 3.0, "spe": 7.0, "mewma": 70.0, "residual": 20.0} | {
+    "cusum": 70.0,
+    "residual_cusum": 20.0,
 }
 """Shares of the false alarms: small where another statistic finds sooner what lasts."""
 
