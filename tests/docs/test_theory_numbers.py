@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn.datasets import load_iris, load_linnerud
 
-from dualpca import CCA, PCA, PPCA, KernelPCA, ProbabilisticKernelPCA
+from dualpca import CCA, PCA, PPCA, KernelPCA, Monitor, ProbabilisticKernelPCA
 from dualpca.kernels import RBF
 from dualpca.models.kernel_space import KernelSpace
 from dualpca.operators.features import Fourier, Landmarks
@@ -101,3 +101,38 @@ def test_kernel_coordinates_and_the_constant():  # theory 7.1, 9.1 and 10.2
     assert known.loglikelihood_ == pytest.approx(value - n / 2 * np.log(2 * np.pi * n / 40))
     place = np.sqrt(lam / n - sigma2) / lam * (Kc @ E)
     np.testing.assert_allclose(abs(model.transform(X)), abs(place), atol=1e-8)
+
+
+def test_monitoring_through_time():  # theory 19.1 and 19.2
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(150, 2)) @ rng.normal(size=(2, 4)) + 0.5 * rng.normal(size=(150, 4))
+    options = {"arl": 20, "statistics": ("mewma",), "trim": False, "smoothing": 0.2}
+    monitor = Monitor(PPCA(1), **options).fit(rows)
+    baseline = monitor._model.plan.baseline
+    x = (rows[0] - baseline.center) / baseline.scale
+    observed = np.array([0, 1, 3])
+    C = baseline.covariance[np.ix_(observed, observed)]
+
+    def distance(x):
+        return x @ np.linalg.solve(C, x)
+
+    found = monitor.contributions(np.where(np.isin(np.arange(4), observed), rows[:1], np.nan))[0]
+    assert found[2] == 0
+    for k, i in enumerate(observed):
+        others = np.delete(np.arange(3), k)
+        expected = x[observed].copy()
+        expected[k] = C[k, others] @ np.linalg.solve(C[np.ix_(others, others)], expected[others])
+        fall = distance(x[observed]) - distance(expected)
+        assert abs(found[i]) == pytest.approx(fall / baseline.spread[i] ** 2)
+        assert np.sign(found[i]) == np.sign(x[i] - expected[k])
+
+    # the average along one axis: T² of a row is the square of its whitened score
+    axis, ell = monitor.model_.components_[0], monitor.model_.explained_variance_[0]
+    h = (rows - monitor.model_.mean_) @ axis / np.sqrt(ell)
+    beta, average, t = 0.2, 0.0, np.arange(1, 151)
+    averages = []
+    for one in h:
+        average = beta * one + (1 - beta) * average
+        averages.append(average)
+    mewma = (2 - beta) / (beta * (1 - (1 - beta) ** (2 * t))) * np.square(averages)
+    np.testing.assert_allclose(monitor.chart(rows).statistics["mewma"], mewma)

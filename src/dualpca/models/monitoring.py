@@ -8,11 +8,13 @@ Of a row x, centred, in units of the fit, with what it observed:
 - T² and SPE as everywhere (`gaussian.FactorJudge`), with the limits of that pattern;
 - whitened scores y, T² = ‖y‖²: N(0, I_q) under the model, whatever is missing;
 - standardised leave-one-out residuals r_i = (Φx)_i/√Φ_ii, Φ = C_oo⁻¹: how far sensor i is from what
-  the others say of it. r_i² is the reconstruction-based contribution of the sensor (Alcala & Qin
-  2009): by so much xᵀΦx falls if its value is replaced by its expectation given the others.
+  the others say of it (theory 19.1). r_i² is the reconstruction-based contribution of the sensor
+  (Alcala & Qin 2009): by so much xᵀΦx falls if its value is replaced by its expectation given the
+  others.
 
-With a memory: EWMAs of y and r (Lowry et al. 1992), whose statistics are ‖u‖² over its variance
-and the largest |EWMA| over its deviation, and CUSUMs (Crosier 1988; Page 1954). A row is O(d²).
+With a memory: EWMAs of y and r (Lowry et al. 1992; theory 19.2), whose statistics are ‖u‖² over its
+variance and the largest |EWMA| over its deviation, and CUSUMs (Crosier 1988; Page 1954). A row is
+O(d²).
 """
 
 from __future__ import annotations

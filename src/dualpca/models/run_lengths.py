@@ -4,7 +4,8 @@ The run length is the number of ordinary rows until the first alarm. It depends 
 after phase I of n rows: the mean, the variances. With limits for known parameters 500 rows give
 much shorter runs. So every simulated run has a phase I of its own: what is drawn is seen through a
 mean and variances with the error that n rows leave (Jones, Champ & Rigdon 2001; Champ &
-Jones-Farmer 2007), and the limits are those that give the wanted run length over all of them.
+Jones-Farmer 2007; theory 19.3), and the limits are those that give the wanted run length over all
+of them.
 
 Scores and residuals are drawn as they go together in phase I, with as many numbers per row as that
 takes, and not as rows that are fitted to.
