@@ -94,7 +94,8 @@ class Monitor(MetaEstimatorMixin, Estimator):
     -----
     Hotelling (1931); Jackson & Mudholkar (1979); Lowry et al. (1992) for MEWMA, Crosier (1988) for
     CUSUMs, Alcala & Qin (2009) for contributions. Limits are found by simulating phase I, with the
-    error it leaves in mean and variances, and the rows after it. O(d²) per row.
+    error that it leaves in mean and variances, and the rows after it. O(d²) per row, and O(d³) for
+    a new pattern of missing values; rows that were judged are never kept.
 
     Examples
     --------
