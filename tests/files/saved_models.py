@@ -250,6 +250,8 @@ def outputs(model, rows):
             "reconstruct",
             "posterior",
             "outliers",
+            "contributions",
+            "chart",
             "novelty",
             "denoise",
             "predict",
@@ -288,7 +290,7 @@ def outputs(model, rows):
 
 
 PUBLIC = ("weights_", "means_", "loadings_", "components_", "explained_variance_", "selection_")
-MAIN = ("transform", "predict", "decode")
+MAIN = ("transform", "predict", "decode", "contributions")
 
 
 def result(call):
