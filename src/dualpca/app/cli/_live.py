@@ -564,7 +564,8 @@ def _watched(one: Watch, once: bool, data: str, stop: list[bool]) -> dict[str, A
     bad = f", {one.records.bad} lines skipped" if one.records.bad else ""
     rows = "1 row" if count == 1 else f"{count} rows"
     told = "1 alarm" if n_alarms == 1 else f"{n_alarms} alarms"
-    print(f"Judged {rows}: {told}{bad}.", file=sys.stderr, flush=True)
+    now = "" if one.state.open is None else ", in alarm now"
+    print(f"Judged {rows}: {told}{now}{bad}.", file=sys.stderr, flush=True)
     event = {"event": "stopped", "rows": count, "alarms": n_alarms, "skipped": one.records.bad}
     return event | {"row": one.state.rows, "in_alarm": one.state.open is not None}
 

@@ -335,7 +335,7 @@ class Watch:
 
     def _before_news(self, chart: Any, n: int) -> int:
         """Return the rows up to the first one at which an episode begins."""
-        starts = [one.start + 1 - chart.first for one in chart.episodes]
+        starts = [int(one.start) + 1 - int(chart.first) for one in chart.episodes]
         return min([n, *(k for k in starts if k > 0)])
 
     def _take(self, found: Judged) -> None:
