@@ -374,7 +374,7 @@ def watch(
         with ExitStack() as stack:
             if kept is not None:
                 stack.enter_context(_alone(kept))
-            one = _opened(model, data, kept, log, alarms, reading, anew, skip, as_json)
+            one = open_watch(model, data, kept, log, alarms, reading, anew, skip, as_json)
             stack.callback(one.close)
             stop = stack.enter_context(_stoppable())
             if page:
@@ -425,7 +425,7 @@ def _tell(line: str) -> None:
     print(line, flush=True)
 
 
-def _opened(
+def open_watch(
     model: str,
     data: str,
     kept: str | None,

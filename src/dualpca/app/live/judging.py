@@ -277,8 +277,6 @@ class Watch:
         self._shift = state.rows - self._base
         self._saved = time.monotonic()
         self._unsaved = 0
-        if log is not None and log.empty and not log.is_json:
-            log.write(_csv([*LOG_START, *self._log_names(), "alarm", "sensors"]))
 
     def _log_names(self) -> list[str]:
         return [name for one in self.statistics for name in (one, f"{one}_limit")]
@@ -344,6 +342,10 @@ class Watch:
         self.state.rows += n
         self._unsaved += n
         if self.log is not None:
+            if self.log.empty and not self.log.is_json:
+                names = [*LOG_START, *self._log_names(), "alarm", "sensors"]
+                self.log.write(_csv(names))
+            self.log.empty = False
             self.log.write(self._logged(found))
             self.log.flush()
         self._tell_alarms(found)
