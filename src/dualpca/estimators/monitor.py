@@ -20,7 +20,7 @@ from dualpca.estimators._linear import LinearEstimator
 from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Rows, Seed
 from dualpca.estimators.robust import RobustPPCA
-from dualpca.models.monitoring import WORDS, Chart, MonitorModel, goes_together
+from dualpca.models.monitoring import WORDS, Chart, Episode, MonitorModel, goes_together
 from dualpca.models.phase_one import BaselineFit, MonitorRequest, fit_phase_one, learn
 from dualpca.models.spiked import SpikedModel
 
@@ -118,10 +118,8 @@ class Monitor(MetaEstimatorMixin, Estimator):
     _accepts_nan = True
 
     phase_one_ = attribute("phase_one")
-    set_aside_ = attribute("set_aside")
     limits_ = attribute("limits")
     arl_ = attribute("record.lengths")
-    episodes_ = attribute("episodes")
     n_seen_ = attribute("state.seen")
 
     model: LinearEstimator | None = None
@@ -343,6 +341,18 @@ class Monitor(MetaEstimatorMixin, Estimator):
         """
         self._model = self._fitted.reset()
         return self
+
+    @property
+    def episodes_(self) -> tuple[Episode, ...]:
+        """Episodes that `update` has seen so far; the last one may be open."""
+        found: tuple[Episode, ...] = self._fitted.episodes
+        return found
+
+    @property
+    def set_aside_(self) -> tuple[Episode, ...]:
+        """Bad episodes of phase I, and why."""
+        found: tuple[Episode, ...] = self._fitted.set_aside
+        return found
 
     # --- files -----------------------------------------------------------------------------
 

@@ -126,7 +126,8 @@ def fit_phase_one(
         plan = _Drawn(baseline, shown, request, ROUGH_ROWS).plan(strict)
         bad = usable & _bad_rows(plan, baseline.measured(wide))
         if bad.sum() > MOST_ASIDE * usable.sum():
-            refused = int(bad.sum())
+            refused, kept = int(bad.sum()), usable
+            baseline, shown = baseline_of(*fit(wide[kept]), wide[kept], d)
             break
         if (usable & ~bad).tobytes() in seen:
             break
