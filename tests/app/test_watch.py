@@ -428,3 +428,22 @@ def until(test, seconds=120):
 
 def count_lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_the_chart_of_a_monitor_is_a_picture_that_is_written_whole(inside, tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    from dualpca.app import plots
+
+    drawn = []
+    monkeypatch.setattr(
+        plots, "control_chart", lambda fitted: drawn.append(fitted) or Figure(), raising=False
+    )
+    write(tmp_path / "normal.csv", rows_of(80, 0))
+    words = ("normal.csv", "--statistics", "t2,spe", "--chart")
+    status, printed, said = inside("monitor", *words, "chart.svg", cwd=tmp_path)
+    assert status == 0, said
+    assert "Wrote chart.svg" in printed and b"<svg" in (tmp_path / "chart.svg").read_bytes()
+    assert isinstance(drawn[0], dp.Monitor)
+    status, _, said = inside("monitor", *words, "chart.doc", cwd=tmp_path)
+    assert status == 2 and "expected one of .png, .svg, .pdf" in said

@@ -236,10 +236,10 @@ def _episode(one: Any) -> dict[str, Any]:
 def _monitor_words(found: dict[str, Any]) -> str:
     rows = f"{found['rows']} rows of {found['sensors']} sensors"
     n = found["missing"]
-    holes = f", {n} missing {'entry' if n == 1 else 'entries'}" if n else ""
+    gaps = f", {n} missing {'entry' if n == 1 else 'entries'}" if n else ""
     q = found["n_components"]
     lines = [
-        f"Wrote {found['output']}: {rows}{holes}; {found['model']}, {q} "
+        f"Wrote {found['output']}: {rows}{gaps}; {found['model']}, {q} "
         f"component{'' if q == 1 else 's'}.",
         _aside_words(found["set_aside"]),
     ]
