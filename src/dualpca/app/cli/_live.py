@@ -50,7 +50,7 @@ from dualpca.app.live.judging import Out, State, Watch, fingerprint, load_state
 from dualpca.app.live.records import Layout, Records
 from dualpca.app.live.words import sensor_words, title
 from dualpca.app.tables.columns import Preparation, of_table
-from dualpca.app.tables.times import TimeAxis, find_time
+from dualpca.app.tables.times import NONE, TimeAxis, find_time
 from dualpca.data import replacing
 from dualpca.errors import ModelFileError
 
@@ -479,7 +479,7 @@ def _layout(fitted: Any, metadata: dict[str, Any], reading: dict[str, Any]) -> L
     ids = reading["id"] or prep.identifier
     every = entry.get("columns", ()) if names_of(fitted) is not None else ()
     given = (reading["separator"], reading["decimal"], reading["encoding"])
-    return Layout(prep, None if time == "none" else time, ids, tuple(every), *given)
+    return Layout(prep, "" if time == NONE else time, ids, tuple(every), *given)
 
 
 def _resumed(

@@ -315,7 +315,7 @@ class Watch:
 
     def _judge(self, rows: Rows) -> None:
         """Judge rows, and stop where an alarm begins to tell what is known then."""
-        if self.records.layout.time is None:
+        if self.records.time is None:
             now = datetime.now().isoformat(" ", "seconds")
             rows = rows._replace(times=[now] * len(rows.values))
         while len(rows.values):
