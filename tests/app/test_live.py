@@ -193,6 +193,20 @@ def test_bad_lines_are_named_and_bad_cells_are_missing_sensors(fitted, tmp_path)
     assert "'pressure' holds 'Bad Input', which is no number" in notes[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "found"), [(None, "2026-03-02 06:00:05"), ("", "")], ids=["found", "none"]
+)
+def test_a_column_that_is_called_like_time_tells_when_rows_were(fitted, tmp_path, given, found):
+    path = tmp_path / "a.csv"
+    write(path, rows_of(3, 3))
+    heard = Heard(fitted, path, time=given)
+    heard.go_on()
+    times = heard.watch.state.recent
+    assert (times[1] == found) if found else ("2026-03-02" not in times[1])
+    assert ("not in the model, and ignored: 'time'." in heard.notes) == (given == "")
+    heard.watch.close()
+
+
 def test_a_header_again_and_another_one(fitted, tmp_path):
     X, path = rows_of(6, 3), tmp_path / "a.csv"
     write(path, X[:2])

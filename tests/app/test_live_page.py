@@ -256,4 +256,4 @@ def test_the_page_is_guarded_as_the_explorer_is(model, tmp_path):
         assert (rows["rows"], len(rows["times"])) == (20, 5)
         assert httpx.get(f"{address}/api/sensor/9", headers=known).status_code == 404
         assert httpx.get(f"{address}/api/rows?since=x", headers=known).status_code == 422
-        assert httpx.get(f"{address}/static/main.js", headers=known).status_code == 404
+        assert httpx.get(f"{address}/static/none.js", headers=known).status_code == 404

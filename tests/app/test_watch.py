@@ -13,6 +13,8 @@ import polars as pl
 import pytest
 
 import dualpca as dp
+from dualpca.app.cli._live import open_watch
+from dualpca.app.live import following, judging
 from tests.app.live_cases import SENSORS, faulty, header, lines_of, monitor, rows_of, write
 from tests.conftest import rest_slow
 
@@ -269,7 +271,7 @@ took = time.monotonic() - begun
 chance, hits = random.Random(0), 0
 for _ in range(kills):
     one = child(*words)
-    time.sleep(chance.uniform(0, 2 * took))
+    time.sleep(chance.uniform(0.2, 1.5) * min(took, 2.0))
     os.kill(one, signal.SIGKILL)
     hits += os.WIFSIGNALED(os.waitpid(one, 0)[1])
 print(hits)
@@ -277,7 +279,7 @@ print(hits)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that are forked and killed")
-@pytest.mark.parametrize("pace", rest_slow([(4, 0.0), (100, 0.0), (100, 0.05)], {(4, 0.0)}))
+@pytest.mark.parametrize("pace", rest_slow([(4, 0.0), (60, 0.0), (60, 0.05)], {(4, 0.0)}))
 def test_killed_at_any_moment_no_row_is_lost_or_judged_twice(folder, inside, pace):
     kills, seconds = pace
     n = 400 * kills
@@ -291,13 +293,26 @@ def test_killed_at_any_moment_no_row_is_lost_or_judged_twice(folder, inside, pac
     assert wanted[0].count(b"\n") == n + 1
     for name in ("log.csv", "alarms.txt"):
         (folder / name).unlink()
-    lines = lines_of(X)
     path.write_text(header())
     words = ["watch", "plant.dpca", "live.csv", *outputs]
     command = [sys.executable, "-c", KILLS, str(kills), str(seconds), *words]
     running = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
+    try:
+        grow(path, lines_of(X))
+        hits = int(running.communicate(timeout=500)[0])
+    finally:
+        running.kill()
+        running.communicate()
+    assert hits == kills
+    _, said = watched(inside, "live.csv", "--once", *outputs, cwd=folder)
+    assert "resumed after row" in said
+    assert [(folder / name).read_bytes() for name in ("log.csv", "alarms.txt")] == wanted
+
+
+def grow(path, lines):
+    """Append lines in pieces that end anywhere."""
     chance, at = random.Random(1), 0
-    while at < n:  # rows come in pieces that end anywhere
+    while at < len(lines):
         more = chance.randrange(1, 400)
         text = "".join(lines[at : at + more])
         cut = chance.randrange(len(text))
@@ -306,11 +321,73 @@ def test_killed_at_any_moment_no_row_is_lost_or_judged_twice(folder, inside, pac
                 file.write(part)
             time.sleep(0.01)
         at += more
-    hits = int(running.communicate(timeout=300)[0])
-    assert hits == kills
-    _, said = watched(inside, "live.csv", "--once", *outputs, cwd=folder)
-    assert "resumed after row" in said
-    assert [(folder / name).read_bytes() for name in ("log.csv", "alarms.txt")] == wanted
+
+
+class Crash(BaseException):
+    """Ends a watch as abruptly as a kill."""
+
+
+def judged(folder, crash_at=None, monkeypatch=None):
+    """Judge what is there, with a crash before or after some write to the disk."""
+    reading = dict.fromkeys(("time", "id", "separator", "decimal")) | {"encoding": "utf-8"}
+    count = 0
+
+    def crashing(work, after):
+        def worked(*given, **more):
+            nonlocal count
+            found = work(*given, **more) if after else None
+            count += 1
+            if count == crash_at:
+                raise Crash
+            return found if after else work(*given, **more)
+
+        return worked
+
+    with monkeypatch.context() as patch:
+        for owner, name in (
+            (judging.Out, "write"),
+            (judging.os, "fsync"),
+            (judging.dualpca, "save"),
+        ):
+            for after in (False, True):
+                patch.setattr(owner, name, crashing(getattr(owner, name), after))
+        one = None
+        try:
+            one = open_watch(
+                *("plant.dpca", "live.csv", "state", "log.csv", "alarms.txt", reading),
+                anew=False,
+                skip=False,
+                as_json=False,
+            )
+            one.seconds = 0.0
+            one.save()
+            while one.step(0.0):
+                pass
+            one.save()
+        except Crash:
+            pass
+        finally:
+            if one is not None:
+                one.close()
+    return count
+
+
+@pytest.mark.parametrize("each", rest_slow([11, 1], {11}))
+def test_a_crash_at_any_write_loses_no_row_and_judges_none_twice(folder, monkeypatch, capsys, each):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(following, "CHUNK", 4096)  # several pieces
+    points = judged(folder, monkeypatch=monkeypatch)
+    outputs = [folder / name for name in ("log.csv", "alarms.txt")]
+    wanted = [one.read_bytes() for one in outputs]
+    assert points > 50 and wanted[0].count(b"\n") == 401 and wanted[1]
+    for k in range(1, points + 1, each):
+        for one in (*outputs, folder / "state"):
+            one.unlink(missing_ok=True)
+        judged(folder, k, monkeypatch)
+        judged(folder, k + 20, monkeypatch)
+        judged(folder, monkeypatch=monkeypatch)
+        assert [one.read_bytes() for one in outputs] == wanted, k
+    capsys.readouterr()
 
 
 def resident(process):
@@ -351,3 +428,22 @@ def until(test, seconds=120):
 
 def count_lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_the_chart_of_a_monitor_is_a_picture_that_is_written_whole(inside, tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    from dualpca.app import plots
+
+    drawn = []
+    monkeypatch.setattr(
+        plots, "control_chart", lambda fitted: drawn.append(fitted) or Figure(), raising=False
+    )
+    write(tmp_path / "normal.csv", rows_of(80, 0))
+    words = ("normal.csv", "--statistics", "t2,spe", "--chart")
+    status, printed, said = inside("monitor", *words, "chart.svg", cwd=tmp_path)
+    assert status == 0, said
+    assert "Wrote chart.svg" in printed and b"<svg" in (tmp_path / "chart.svg").read_bytes()
+    assert isinstance(drawn[0], dp.Monitor)
+    status, _, said = inside("monitor", *words, "chart.doc", cwd=tmp_path)
+    assert status == 2 and "expected one of .png, .svg, .pdf" in said

@@ -50,7 +50,7 @@ from dualpca.app.live.judging import Out, State, Watch, fingerprint, load_state
 from dualpca.app.live.records import Layout, Records
 from dualpca.app.live.words import sensor_words, title
 from dualpca.app.tables.columns import Preparation, of_table
-from dualpca.app.tables.times import TimeAxis, find_time
+from dualpca.app.tables.times import NONE, TimeAxis, find_time
 from dualpca.data import replacing
 from dualpca.errors import ModelFileError
 
@@ -236,10 +236,10 @@ def _episode(one: Any) -> dict[str, Any]:
 def _monitor_words(found: dict[str, Any]) -> str:
     rows = f"{found['rows']} rows of {found['sensors']} sensors"
     n = found["missing"]
-    holes = f", {n} missing {'entry' if n == 1 else 'entries'}" if n else ""
+    gaps = f", {n} missing {'entry' if n == 1 else 'entries'}" if n else ""
     q = found["n_components"]
     lines = [
-        f"Wrote {found['output']}: {rows}{holes}; {found['model']}, {q} "
+        f"Wrote {found['output']}: {rows}{gaps}; {found['model']}, {q} "
         f"component{'' if q == 1 else 's'}.",
         _aside_words(found["set_aside"]),
     ]
@@ -374,7 +374,7 @@ def watch(
         with ExitStack() as stack:
             if kept is not None:
                 stack.enter_context(_alone(kept))
-            one = _opened(model, data, kept, log, alarms, reading, anew, skip, as_json)
+            one = open_watch(model, data, kept, log, alarms, reading, anew, skip, as_json)
             stack.callback(one.close)
             stop = stack.enter_context(_stoppable())
             if page:
@@ -425,7 +425,7 @@ def _tell(line: str) -> None:
     print(line, flush=True)
 
 
-def _opened(
+def open_watch(
     model: str,
     data: str,
     kept: str | None,
@@ -479,7 +479,7 @@ def _layout(fitted: Any, metadata: dict[str, Any], reading: dict[str, Any]) -> L
     ids = reading["id"] or prep.identifier
     every = entry.get("columns", ()) if names_of(fitted) is not None else ()
     given = (reading["separator"], reading["decimal"], reading["encoding"])
-    return Layout(prep, None if time == "none" else time, ids, tuple(every), *given)
+    return Layout(prep, "" if time == NONE else time, ids, tuple(every), *given)
 
 
 def _resumed(
@@ -564,7 +564,8 @@ def _watched(one: Watch, once: bool, data: str, stop: list[bool]) -> dict[str, A
     bad = f", {one.records.bad} lines skipped" if one.records.bad else ""
     rows = "1 row" if count == 1 else f"{count} rows"
     told = "1 alarm" if n_alarms == 1 else f"{n_alarms} alarms"
-    print(f"Judged {rows}: {told}{bad}.", file=sys.stderr, flush=True)
+    now = "" if one.state.open is None else ", in alarm now"
+    print(f"Judged {rows}: {told}{now}{bad}.", file=sys.stderr, flush=True)
     event = {"event": "stopped", "rows": count, "alarms": n_alarms, "skipped": one.records.bad}
     return event | {"row": one.state.rows, "in_alarm": one.state.open is not None}
 

@@ -277,8 +277,6 @@ class Watch:
         self._shift = state.rows - self._base
         self._saved = time.monotonic()
         self._unsaved = 0
-        if log is not None and log.empty and not log.is_json:
-            log.write(_csv([*LOG_START, *self._log_names(), "alarm", "sensors"]))
 
     def _log_names(self) -> list[str]:
         return [name for one in self.statistics for name in (one, f"{one}_limit")]
@@ -317,7 +315,7 @@ class Watch:
 
     def _judge(self, rows: Rows) -> None:
         """Judge rows, and stop where an alarm begins to tell what is known then."""
-        if self.records.layout.time is None:
+        if self.records.time is None:
             now = datetime.now().isoformat(" ", "seconds")
             rows = rows._replace(times=[now] * len(rows.values))
         while len(rows.values):
@@ -335,7 +333,7 @@ class Watch:
 
     def _before_news(self, chart: Any, n: int) -> int:
         """Return the rows up to the first one at which an episode begins."""
-        starts = [one.start + 1 - chart.first for one in chart.episodes]
+        starts = [int(one.start) + 1 - int(chart.first) for one in chart.episodes]
         return min([n, *(k for k in starts if k > 0)])
 
     def _take(self, found: Judged) -> None:
@@ -344,6 +342,10 @@ class Watch:
         self.state.rows += n
         self._unsaved += n
         if self.log is not None:
+            if self.log.empty and not self.log.is_json:
+                names = [*LOG_START, *self._log_names(), "alarm", "sensors"]
+                self.log.write(_csv(names))
+            self.log.empty = False
             self.log.write(self._logged(found))
             self.log.flush()
         self._tell_alarms(found)

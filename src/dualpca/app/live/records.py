@@ -20,6 +20,7 @@ import numpy as np
 from dualpca.app.live.following import Piece, Tell
 from dualpca.app.tables.columns import BOUND, Preparation, shown
 from dualpca.app.tables.text import COMMA, MARKS, MISSING, TableError, detect, is_entry
+from dualpca.app.tables.times import is_time_name
 
 MOST_TOLD = 50
 """Lines that are named one by one; further ones are counted."""
@@ -36,7 +37,7 @@ class Rows(NamedTuple):
 
     def cut(self, start: int, end: int | None) -> Rows:
         """Return some of the rows."""
-        return Rows(*(part[start:end] for part in self))
+        return Rows(self.values[start:end], self.times[start:end], self.labels[start:end])
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Layout:
     prep : Preparation
         How columns become features.
     time, identifier : str, optional
-        Columns beside the model.
+        Columns beside the model. By default a column that is called like time; '' is none.
     columns : tuple of str
         All columns of the table that the model was fitted to, for lines without a header.
     separator, decimal : str, optional
@@ -104,6 +105,9 @@ class Records:
         self.header = None if header is None else Header(**header)
         self.bad = 0  # lines that were skipped
         self.told: set[str] = set()
+        self.time = layout.time or None
+        if self.header is not None and self.header.names is not None:
+            self._find_time(self.header.names)
         self._features = _features(layout.prep)
         self._codes = _codes_of(layout.prep)
 
@@ -126,7 +130,7 @@ class Records:
             if cells is None:
                 continue
             values.append(self._values(cells, number))
-            times.append(_label(cells, self.layout.time))
+            times.append(_label(cells, self.time))
             labels.append(_label(cells, self.layout.identifier))
         found = np.array(values, dtype=np.float64).reshape(len(values), len(self._features))
         return Rows(found, times, labels)
@@ -202,8 +206,15 @@ class Records:
         self.header = Header(names, separator, self.layout.decimal or ".")
         self._tell_names(names)
 
+    def _find_time(self, names: Sequence[str]) -> None:
+        """Take a column that is called like time, where the model knows of none."""
+        if self.layout.time is None:
+            beside = (name for name in names if name not in self.names)
+            self.time = next(filter(is_time_name, beside), None)
+
     def _tell_names(self, names: Sequence[str]) -> None:
-        beside = {*self.names, self.layout.time, self.layout.identifier, ""}
+        self._find_time(names)
+        beside = {*self.names, self.time, self.layout.identifier, ""}
         extra = [name for name in names if name not in beside]
         absent = [name for name in self.names if name not in names]
         if extra:
@@ -266,7 +277,7 @@ class Records:
             self.told.add("first")
             self._tell_names(list(found))
         else:
-            beside = {*self.names, self.layout.time, self.layout.identifier, ""}
+            beside = {*self.names, self.time, self.layout.identifier, ""}
             extra = [name for name in found if name not in beside and name not in self.told]
             if extra:
                 self._once(f"extra {extra}", f"ignored from here on: {_some(extra)}.")

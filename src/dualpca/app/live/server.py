@@ -16,17 +16,11 @@ import dualpca
 from dualpca.app.explorer.app import CSV, Door, application, serve_health, server_of, static_files
 from dualpca.app.live.window import Window
 
-SHARED = ("style.css", "favicon.svg", "api.js", "axes.js", "dom.js", "look.js", "palette.js")
-"""Files of the explorer that the live page uses as they are."""
-SHARED_STATE = "store.js"
-"""What the explorer's scripts know of the page."""
-
 
 def create(window: Window, run: str) -> FastAPI:
     """Return the application of one watch; `run` lets open pages notice a restart."""
-    shared = static_files("dualpca.app.explorer")
-    files = {name: shared[name] for name in (*SHARED, SHARED_STATE)}
-    app = application("watch", files | static_files("dualpca.app.live"))
+    shared = static_files("dualpca.app.explorer")  # its colours, and small helpers
+    app = application("watch", shared | static_files("dualpca.app.live"))
     serve_health(app, run)
     _serve_window(app, window, run)
     return app
