@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -645,11 +646,14 @@ def _without_day(first: str, last: str) -> str:
 
     Examples
     --------
-    >>> _without_day("2026-03-01 06:30", "2026-03-01 07:00")
-    '07:00'
+    >>> _without_day("2026-03-01 06:30", "2026-03-01 07:00"), _without_day("no 3", "no 4")
+    ('07:00', 'no 4')
     """
-    day, space, clock = last.partition(" ")
-    return clock if space and first.startswith(day + " ") else last
+    day = DAY.match(last)
+    return last[day.end() :] if day and first.startswith(day[0]) else last
+
+
+DAY = re.compile(r"\d{4}-\d\d-\d\d ")
 
 
 def _short(x: float) -> str:
