@@ -328,7 +328,7 @@ def _moment(value: Any) -> str:
     ('2026-03-01 07:30', '12')
     """
     if isinstance(value, np.datetime64 | date):
-        text = str(np.datetime64(value, "s") if isinstance(value, np.datetime64) else value)
+        text = str(value.astype("datetime64[s]") if isinstance(value, np.datetime64) else value)
         clock = text.replace("T", " ").partition(".")[0].partition("+")[0]
         return clock.removesuffix(":00").removesuffix(" 00:00")
     return f"{value:g}" if isinstance(value, float | int | np.number) else str(value)
