@@ -241,7 +241,6 @@ def test_dates_of_any_kind_are_dates_to_matplotlib(kind):
     figure = plots.control_chart(MODEL, LATER, time=KINDS[kind])
     ax = figure.axes[0]
     np.testing.assert_allclose(ax.lines[0].get_xdata(), dates.date2num(MOMENTS))
-    figure.draw_without_rendering()
     shown = [label.get_text() for label in figure.axes[1].get_xticklabels()]
     assert any("08:00" in text or "07:00" in text for text in shown)
     word = getattr(KINDS[kind], "name", None) or "time"
@@ -284,7 +283,6 @@ def test_other_times_are_written_at_the_rows(kind):
         "not a time": np.array([np.datetime64("NaT"), *MOMENTS[1:]], dtype="datetime64[s]"),
     }[kind]
     figure = plots.control_chart(MODEL, LATER, time=given)
-    figure.draw_without_rendering()
     ax = figure.axes[1]
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), np.arange(80))
     shown = {text.get_position()[0]: text.get_text() for text in ax.get_xticklabels()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -327,7 +328,7 @@ def _moment(value: Any) -> str:
     ('2026-03-01 07:30', '12')
     """
     if isinstance(value, np.datetime64 | date):
-        text = str(np.datetime64(value, "s") if isinstance(value, np.datetime64) else value)
+        text = str(value.astype("datetime64[s]") if isinstance(value, np.datetime64) else value)
         clock = text.replace("T", " ").partition(".")[0].partition("+")[0]
         return clock.removesuffix(":00").removesuffix(" 00:00")
     return f"{value:g}" if isinstance(value, float | int | np.number) else str(value)
@@ -645,11 +646,14 @@ def _without_day(first: str, last: str) -> str:
 
     Examples
     --------
-    >>> _without_day("2026-03-01 06:30", "2026-03-01 07:00")
-    '07:00'
+    >>> _without_day("2026-03-01 06:30", "2026-03-01 07:00"), _without_day("no 3", "no 4")
+    ('07:00', 'no 4')
     """
-    day, space, clock = last.partition(" ")
-    return clock if space and first.startswith(day + " ") else last
+    day = DAY.match(last)
+    return last[day.end() :] if day and first.startswith(day[0]) else last
+
+
+DAY = re.compile(r"\d{4}-\d\d-\d\d ")
 
 
 def _short(x: float) -> str:
