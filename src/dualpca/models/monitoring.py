@@ -123,9 +123,8 @@ class Chart:
     Examples
     --------
     >>> from dualpca import Monitor
-    >>> X = np.random.default_rng(0).normal(size=(300, 1)) + 0.3 * np.random.default_rng(1).normal(
-    ...     size=(300, 4)
-    ... )
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 1)) + 0.3 * rng.normal(size=(300, 4))
     >>> chart = Monitor().fit(X[:200]).chart(X[200:])
     >>> sorted(chart.statistics), chart.contributions.shape
     (['mewma', 'residual', 'spe', 't2'], (100, 4))
@@ -163,10 +162,11 @@ class Chart:
         Examples
         --------
         >>> from dualpca import Monitor
-        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 1)) + 0.5 * rng.normal(size=(60, 3))
         >>> frame = Monitor(statistics=("t2", "spe")).fit(X).phase_one_.to_frame()
         >>> list(frame)[:3]
-        ['row', 'spe', 'spe limit']
+        ['row', 't2', 't2 limit']
         """
         try:
             from pandas import DataFrame
