@@ -671,11 +671,11 @@ def block_size(
     """Return the width of a block: a fifth more than wanted, to separate the last ones.
 
     A multiple of 8, which suits vector registers; twice the number wanted where products with
-    wide blocks cost little more than with thin ones; at most `widest`.
+    wide blocks cost little more than with thin ones; `widest` where that is less than half of it.
     """
     width = 2 * rank + 4 if width_free else rank + max(4, rank // 5)
     width = -(-width // 8) * 8
-    return min(order, width if widest is None else min(width, widest))
+    return min(order, width if widest is None or width <= 2 * widest else widest)
 
 
 def basis_vectors(rank: int, b: int, m: int) -> int:
