@@ -113,7 +113,16 @@ BESIDE = [
     text("fastest other as accurate", "peer"),
     value("its ms", "theirs", ".3g", 1000),
     RATIO,
+    Column("all others: ms (error)", lambda row: others(row["others"]), number=False),
 ]
+
+
+def others(found: dict[str, list[float | None]]) -> str:
+    """Return times and errors of the contestants; a dash for one that cannot do it."""
+    return "; ".join(
+        f"{who} {shown(spent, '.3g', 1000)} ({shown(error, '.0e')})"
+        for who, (spent, error) in found.items()
+    )
 
 
 def q_range(row: Row) -> str:
