@@ -85,6 +85,7 @@ def test_missing_values_are_refused_or_left_to_others(place):
         PCA(2).fit(X)
 
 
+@pytest.mark.parametrize("place", ["host", "gpu"], indirect=True)
 @pytest.mark.parametrize("rank", [1, 5, 20])
 @pytest.mark.parametrize("spectrum", ["falling", "flat", "tied", "low rank"])
 def test_few_eigenpairs_by_blocks(rank, spectrum, place):

@@ -269,10 +269,10 @@ def top_pairs(A: Array, rank: int, wanted: Accuracy = OF_DOUBLE) -> tuple[Array,
     return algebra.top_eigh(A, rank)
 
 
-GPU_EIGH, GPU_BLOCKS, GPU_PASS = (2.5e8, 4e4, 15.0), 1.5e11, 4e10
+GPU_EIGH, GPU_BLOCKS, GPU_PASS = (2.5e8, 4e4, 15.0), 4e11, 4e10
 """Multiply-adds of a large product on a GPU that last as long as all eigenpairs of a matrix, per m,
 m² and m³; as a few of them by blocks; and as the small factorisations of a Krylov pass."""
-GPU_LEAST, GPU_MOST, GPU_BASIS, GPU_CYCLES = 768, 20_000, 288, 3
+GPU_LEAST, GPU_MOST, GPU_BASIS, GPU_CYCLES = 1536, 20_000, 288, 3
 """Order from which blocks are faster than all eigenpairs of a stored matrix, and largest order;
 vectors of a basis, and bases before giving up."""
 
