@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.kernel import KernelPCA as KernelPCA
     from dualpca.estimators.kernel_search import KernelSearch as KernelSearch
     from dualpca.estimators.mixture import MixturePPCA as MixturePPCA
+    from dualpca.estimators.monitor import Monitor as Monitor
     from dualpca.estimators.pca import PCA as PCA
     from dualpca.estimators.ppca import PPCA as PPCA
     from dualpca.estimators.probabilistic_kernel import LatentPosterior as LatentPosterior
@@ -73,6 +74,7 @@ _HOMES = {
     "LatentPosterior": "estimators.probabilistic_kernel",
     "MixturePPCA": "estimators.mixture",
     "MixtureSelection": "models.mixture.choosing",
+    "Monitor": "estimators.monitor",
     "Outliers": "gaussian.control_limits",
     "PCA": "estimators.pca",
     "PPCA": "estimators.ppca",

@@ -181,6 +181,10 @@ class DependenceWarning(UserWarning):
     """Consecutive rows are alike: control limits count fewer rows than there are."""
 
 
+class MonitorWarning(UserWarning):
+    """Phase I of a monitor, or what it went on to learn, is not one ordinary process."""
+
+
 class CollapseWarning(UserWarning):
     """A component of a mixture shrank on too few rows: it was held, reseeded or dropped."""
 

@@ -35,7 +35,7 @@ def test_control_limits(model, divisor):  # theory 16.1 to 16.3
     assert float(model.t2_limit(level)) == pytest.approx(t2)
     # 16.3: two residual variances are their own two sizes; 150 rows know them almost
     mean = (1 + 1 / n) * (lam.sum() + (kept * (1 - g**2)).sum())
-    assert model._monitor().degrees().mean[0] == pytest.approx(mean)
+    assert model._judge_for().degrees().mean[0] == pytest.approx(mean)
     drawn = np.random.default_rng(0).chisquare(1, (200_000, 2)) @ (lam * mean / lam.sum())
     assert float(model.spe_limit(level)) == pytest.approx(np.quantile(drawn, level), rel=0.03)
     assert model.outliers(X).t2_limit[0] == pytest.approx(model.t2_limit(level**0.5))

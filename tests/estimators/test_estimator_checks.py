@@ -19,6 +19,8 @@ ESTIMATORS = [
     dualpca.RobustPPCA(1, tol=1e-9),
     dualpca.RobustPPCA(1, tol=1e-9, standardize=True),
     dualpca.Imputer(1),
+    dualpca.Monitor(arl=20),
+    dualpca.Monitor(dualpca.PPCA(1), arl=20, lags=1, dynamics="ar"),
     dualpca.CCA(),
     dualpca.CCA(1, regularization=0.1),
     dualpca.KernelPCA(),

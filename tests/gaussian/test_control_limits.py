@@ -187,7 +187,7 @@ def test_a_broken_sensor_is_found(model):
 def test_limits_of_pca_are_those_of_the_whole_spectrum(noise, solver):
     X = World(noise=noise).rows(80)
     model = PCA(3, svd_solver=solver).fit(X)
-    V, law = model.components_.T, model._monitor().degrees()
+    V, law = model.components_.T, model._judge_for().degrees()
     for level in (0.5, 0.95, 0.999):
         assert model.t2_limit(level) == pytest.approx(dense.t2_limit(level, X, V), rel=1e-9)
     _, mean, second, third = dense.new_rows(X, V)

@@ -17,7 +17,7 @@ from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
 from dualpca.estimators._shell import Estimator, average_density, on_rows
 from dualpca.estimators._types import Rows, Seed, Weights
-from dualpca.gaussian import Factors, Monitor, Outliers, Reference, Statistics
+from dualpca.gaussian import Factors, Judge, Outliers, Reference, Statistics
 from dualpca.models import completing
 from dualpca.models.completing import RefitRequest
 from dualpca.models.spiked import SpikedModel
@@ -28,7 +28,7 @@ STATISTICS = ("t2", "spe")
 class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Base of the linear Gaussian models: densities, samples, T² and SPE with control limits.
 
-    The model has `log_density`, `covariance`, `precision`, `sample` and `monitor`.
+    The model has `log_density`, `covariance`, `precision`, `sample` and `judge_for`.
     """
 
     components_ = attribute("components")
@@ -57,10 +57,10 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         """Return the weights of rows that bootstraps are drawn from."""
         return weights
 
-    def _monitor(self, rows: Array | None = None) -> Monitor:
+    def _judge_for(self, rows: Array | None = None) -> Judge:
         """Return what judges rows by T² and SPE."""
-        monitor: Monitor = self._working.monitor(rows if self._accepts_nan else None)
-        return monitor
+        judge: Judge = self._working.judge_for(rows if self._accepts_nan else None)
+        return judge
 
     def _lifted(self, X: Rows, scales: Array | None) -> Array:
         """Return the rows of latents X, times scales, on the span of the axes."""
@@ -71,12 +71,12 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         rows = self._outward(Units.outward, rows)
         return self._home(backend.cast_like(_checks.check_finite_result(rows, Z), Z), X)
 
-    def _judged(self, rows: Array) -> tuple[Monitor, Statistics]:
-        monitor = self._monitor(rows)
-        found = monitor.statistics(rows)
+    def _judged(self, rows: Array) -> tuple[Judge, Statistics]:
+        judge = self._judge_for(rows)
+        found = judge.statistics(rows)
         for statistic in (found.t2, found.spe):
             _checks.check_finite_result(statistic, rows, missing=self._accepts_nan)
-        return monitor, found
+        return judge, found
 
     @on_rows(cast=False, projected=True)
     def score_samples(self, X: Array) -> Array:
@@ -345,9 +345,9 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     def _limit(self, which: int, level: float) -> float:
         check_is_fitted(self)
         _checks.check_share("level", level)
-        monitor = self._monitor()
-        _warn_of_dependence(monitor.reference)
-        return float(gaussian.laws(monitor.reference, monitor.degrees())[which].limit(level)[0])
+        judge = self._judge_for()
+        _warn_of_dependence(judge.reference)
+        return float(gaussian.laws(judge.reference, judge.degrees())[which].limit(level)[0])
 
     @on_rows("n_features_in_")
     def contributions(self, X: Array, to: str = "spe", signed: bool = False) -> Array:
@@ -383,7 +383,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         (np.int64(2), True)
         """
         _checks.check_choice("to", to, STATISTICS)
-        roots = self._monitor(X).roots(X)[STATISTICS.index(to)]
+        roots = self._judge_for(X).roots(X)[STATISTICS.index(to)]
         return roots * (backend.namespace(roots).abs(roots) if signed else roots)
 
     def outliers(self, X: Rows, level: float = 0.95) -> Outliers:
@@ -415,9 +415,9 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         _checks.check_share("level", level)
         rows = self._asked(X, "outliers")
         with np.errstate(over="ignore", invalid="ignore"):
-            monitor, found = self._judged(rows)
-        _warn_of_dependence(monitor.reference)
-        outliers: Outliers = self._home(gaussian.judge(monitor.reference, found, float(level)), X)
+            judge, found = self._judged(rows)
+        _warn_of_dependence(judge.reference)
+        outliers: Outliers = self._home(gaussian.judge(judge.reference, found, float(level)), X)
         return outliers.at(float(level))
 
 

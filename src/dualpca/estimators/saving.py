@@ -49,6 +49,7 @@ INPUTS: dict[str, Any] = {
     "n_samples_seen_": Annotated[float, ">= 0"],
     "_sklearn_output_config": dict[str, str],
     "estimator_": Any,
+    "model_": Any,
 }
 """What an estimator keeps beside its model."""
 

@@ -11,10 +11,12 @@ rows beside the model), `pooling` (completed tables) and `wishart`.
 """
 
 from dualpca.gaussian.control_limits import (
-    FactorMonitor,
-    Monitor,
+    FactorJudge,
+    Judge,
+    Law,
+    Maps,
     Outliers,
-    SpikedMonitor,
+    SpikedJudge,
     Statistics,
     judge,
     laws,
@@ -44,6 +46,7 @@ from dualpca.gaussian.observed import (
 )
 from dualpca.gaussian.reference import (
     Reference,
+    autocorrelation,
     completed,
     incomplete_reference,
     noisy_reference,

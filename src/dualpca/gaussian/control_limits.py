@@ -150,15 +150,17 @@ def _two_sets_limit(kinds: Floats, tails: float) -> Floats:
         return tail
 
     low, high = np.full(level.size, -30.0), np.full(level.size, 30.0)
-    x, step = np.zeros(level.size), 1e-4
+    x, step, done = np.zeros(level.size), 1e-4, np.zeros(level.size, dtype=np.bool_)
     for _ in range(60):
         here = log_tail(x)
-        if np.all(np.abs(here - aim) <= 1e-10 * (1 + np.abs(aim))):
+        done |= np.abs(here - aim) <= 1e-10 * (1 + np.abs(aim))  # and stays, whatever the others do
+        if np.all(done):
             break
         low, high = np.where(here > aim, x, low), np.where(here > aim, high, x)
         slope = np.minimum((log_tail(x + step) - here) / step, -1e-8)
-        x = x + np.clip((aim - here) / slope, -2.0, 2.0)
-        x = np.where((x > low) & (x < high), x, (low + high) / 2)
+        new = x + np.clip((aim - here) / slope, -2.0, 2.0)
+        new = np.where((new > low) & (new < high), new, (low + high) / 2)
+        x = np.where(done, x, new)
     found: Floats = np.exp(x) * unit
     return found
 
@@ -346,8 +348,17 @@ class Outliers(_Judged):
         return (1 - self.level) * int(np.count_nonzero(judged))
 
 
+class Maps(NamedTuple):
+    """Matrices of p patterns of missing values, for centred rows with 0 where nothing is known."""
+
+    scores: Floats  # (p, q, d), A with T² = ‖Ax‖²: Ax ~ N(0, I) where all directions are known
+    residuals: Floats  # (p, d, d), E with SPE = ‖Ex‖²
+    known: Floats  # (p, q, q), projection on the directions that the features determine
+    degrees: Degrees
+
+
 @dataclass(frozen=True)
-class SpikedMonitor:
+class SpikedJudge:
     """Complete rows under N(μ, Σ (ℓ − σ²) v vᵀ + σ²I): PCA and PPCA.
 
     T² = Σ y_p²/ℓ_p over the axes that vary, SPE = ‖x − μ‖² − Σ y_p² (theory 16.1), in the units
@@ -413,14 +424,14 @@ class SpikedMonitor:
 
 
 @dataclass(frozen=True)
-class FactorMonitor:
+class FactorJudge:
     """Rows with missing values, or a separate noise for every feature: x = Wz + μ + ε.
 
     With r = Ψ_o^{-1/2}(x_o − μ_o) and Ψ_o^{-1/2}W_o = U S Qᵀ over the observed entries,
     T² = Σ (u_pᵀr)²/(1 + s_p²) and SPE = unit·‖r − UUᵀr‖²: z̄ᵀ Var(z̄)⁻¹ z̄ of the posterior mean, and
     the residual of generalised least squares. They are independent, T² ~ χ²_k and SPE/unit ~
     χ²_{|o|−k} with k = rank W_o, whatever is missing; for PPCA's complete rows both are those of
-    `SpikedMonitor`.
+    `SpikedJudge`.
 
     Parameters
     ----------
@@ -507,8 +518,12 @@ class FactorMonitor:
 
     def _directions(self, masks: Array) -> tuple[Array, Array]:
         """Return s² (p, q), 0 where there is no information, and Q (p, q, q) of every mask."""
-        xp, B = backend.namespace(masks), self._loadings
-        a, Q = xp.linalg.eigh(unpack(masks @ pack(outer(B)), int(B.shape[1])))
+        return self._axes_of(masks @ pack(outer(self._loadings)))
+
+    def _axes_of(self, packed: Array) -> tuple[Array, Array]:
+        """Return the same of packed matrices BᵀB over what every mask observes."""
+        xp = backend.namespace(packed)
+        a, Q = xp.linalg.eigh(unpack(packed, int(self.factors.W.shape[1])))
         real = a > NO_INFORMATION * xp.sum(xp.abs(a), axis=1)[:, None]
         return xp.where(real, a, xp.zeros_like(a)), Q
 
@@ -551,8 +566,26 @@ class FactorMonitor:
         inside, outside = joined([part[:2] for part in self._parts(X)])
         return inside, outside
 
+    def maps(self, masks: Floats) -> Maps:
+        """Return what centred rows that observe these features are multiplied with, on the host.
 
-Monitor = SpikedMonitor | FactorMonitor
+        O(d²q + q³) per mask, (p, d), after which a row costs O(d²). What is found for a mask does
+        not depend on the others, to the last bit: there is no product across masks.
+        """
+        a, Q = self._axes_of((masks[:, None, :] @ pack(outer(self._loadings)))[:, 0, :])
+        degrees = self._degrees(masks, a, Q)
+        B, root = self._loadings, 1 / np.sqrt(self.factors.psi)
+        known = a > 0
+        size = np.where(known, a, 1.0)
+        turned = Q.swapaxes(1, 2) @ (B.T * masks[:, None, :]) * root  # QᵀBᵀΨ^{-1/2}
+        scores = Q @ ((known / np.sqrt(size * (1 + size)))[:, :, None] * turned)
+        fitted = masks[:, :, None] * (B @ (Q @ ((known / size)[:, :, None] * turned)))
+        off = (masks * root)[:, :, None] * np.eye(masks.shape[1]) - fitted
+        some = (self.unit**0.5 * (degrees.rest > 0))[:, None, None]
+        return Maps(scores, some * off, Q * known[:, None, :] @ Q.swapaxes(1, 2), degrees)
+
+
+Judge = SpikedJudge | FactorJudge
 
 
 def complete_rows(reference: Reference, ell: Floats, noise: float, rest: float) -> Measured:

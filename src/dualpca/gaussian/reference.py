@@ -406,6 +406,23 @@ def dependence(rows: Array, frame: Frame, V: Array, dof: float) -> tuple[float, 
     return found, _autocorrelation(np.split(off / largest, ends), dof)
 
 
+def autocorrelation(values: Floats, directions: float) -> float:
+    """Return the φ of rows in their order, (n, m), as `dependence` finds it; 0 if by chance.
+
+    `directions` is the effective number of columns.
+
+    Examples
+    --------
+    >>> steps = np.random.default_rng(0).normal(size=(4000, 1))
+    >>> for t in range(1, 4000):
+    ...     steps[t] += 0.8 * steps[t - 1]
+    >>> round(autocorrelation(steps, 1), 1)
+    0.8
+    """
+    enough = len(values) >= 2 * WINDOW and values.shape[1] and np.any(values)
+    return _autocorrelation([values], directions) if enough else 0.0
+
+
 def _repeated(along: Floats, off: Floats) -> Any:
     """Return True for rows that are those before them, (n,); the first is not."""
     same = np.zeros(len(off), dtype=bool)

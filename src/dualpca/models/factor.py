@@ -24,9 +24,9 @@ from dualpca.errors import DegenerateError, HeywoodWarning, expected, warn
 from dualpca.gaussian import (
     LOG_2PI,
     PARALLEL,
-    FactorMonitor,
+    FactorJudge,
     Factors,
-    Monitor,
+    Judge,
     Reference,
     completed,
     free_factors,
@@ -106,9 +106,9 @@ class FactorModel:
         found = None if self.regression is None else self.regression.log_density(rows)
         return observed.all_latents(self.factors, rows).log_density if found is None else found
 
-    def monitor(self, rows: Array | None = None) -> Monitor:
-        """Return the monitor of T² and SPE."""
-        return FactorMonitor(self.factors, self.reference or Reference(self.n_rows, self.n_rows))
+    def judge_for(self, rows: Array | None = None) -> Judge:
+        """Return what judges rows by T² and SPE."""
+        return FactorJudge(self.factors, self.reference or Reference(self.n_rows, self.n_rows))
 
     def covariance(self) -> Array:
         """Return WWᵀ + diag ψ, (d, d)."""

@@ -45,7 +45,7 @@ from dualpca.gaussian import (
     Reference,
     Selection,
     SpikedGaussian,
-    SpikedMonitor,
+    SpikedJudge,
     completed,
     judge,
     observed,
@@ -752,8 +752,8 @@ def _reference(fitted: InMemoryTable, found: Ended, request: RobustRequest) -> R
     for _ in range(LIMIT_ROUNDS):
         operator = Primal(rows, weights * u)
         reference = reference_of(operator, at.spectrum, n, n, tails=tails)
-        monitor = SpikedMonitor(at.gaussian, frame, at.spectrum.vectors, reference, 0.0)
-        t2, spe, degrees = monitor.statistics(rows)
+        by = SpikedJudge(at.gaussian, frame, at.spectrum.vectors, reference, 0.0)
+        t2, spe, degrees = by.statistics(rows)
         k, dof, mean = (float(part[0]) for part in (degrees.k, degrees.dof, degrees.mean))
         far = backend.to_numpy(t2) / max(float(degrees.weight[0]), 1e-300)
         far = far + dof / max(mean, 1e-300) * backend.to_numpy(spe)
@@ -811,7 +811,7 @@ def _within_limits(model: RobustModel, table: InMemoryTable) -> Host:
     if not near.size:
         return near
     rows = backend.take(rows, near)
-    found = judge(reference, model.monitor(rows).statistics(rows), TAKEN_BACK)
+    found = judge(reference, model.judge_for(rows).statistics(rows), TAKEN_BACK)
     inside: Host = near[~backend.to_numpy(found.flagged)]
     return inside
 

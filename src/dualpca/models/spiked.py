@@ -33,13 +33,13 @@ from dualpca.gaussian import (
     LOG_2PI,
     PARALLEL,
     RULES,
-    FactorMonitor,
+    FactorJudge,
     Factors,
-    Monitor,
+    Judge,
     Reference,
     Selection,
     SpikedGaussian,
-    SpikedMonitor,
+    SpikedJudge,
     free_parameters,
     incomplete_reference,
     observed,
@@ -253,8 +253,8 @@ class SpikedModel:
         xp, scale = backend.namespace(density), frame.scale
         return density if scale is None else density - xp.sum(xp.log(scale))
 
-    def monitor(self, rows: Array | None = None) -> Monitor:
-        """Return the monitor of T² and SPE for these rows; for complete ones by default."""
+    def judge_for(self, rows: Array | None = None) -> Judge:
+        """Return the judge of T² and SPE for these rows; for complete ones by default."""
         reference = self.reference or Reference(self.n_rows, self.n_rows)
         if rows is not None and not isinstance(rows, ProjectedRows) and has_missing(rows):
             if self.noise == 0:
@@ -262,10 +262,10 @@ class SpikedModel:
                     "the model has no noise, beside which rows with missing values could be "
                     "judged. Give complete rows, or fit with noise_variance > 0."
                 )
-            return FactorMonitor(self.factors, reference, float(self.noise))
+            return FactorJudge(self.factors, reference, float(self.noise))
         eps = float(backend.namespace(self.components).finfo(self.components.dtype).eps)
         rounding = RESIDUAL_ROUNDINGS * eps
-        return SpikedMonitor(self.gaussian, self.frame, self.axes, reference, rounding)
+        return SpikedJudge(self.gaussian, self.frame, self.axes, reference, rounding)
 
     def covariance(self) -> Array:
         """Return C = Σ (ℓ − σ²) v vᵀ + σ²I, (d, d)."""

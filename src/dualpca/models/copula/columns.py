@@ -23,7 +23,7 @@ from dualpca.data import Host
 from dualpca.data.kinds import Entries, Level, TableKinds, asked_kinds, labels_of, table_names
 from dualpca.errors import EmptyColumnError, expected
 from dualpca.gaussian import Factors, Outliers, Reference, Selection, judge
-from dualpca.gaussian.control_limits import FactorMonitor
+from dualpca.gaussian.control_limits import FactorJudge
 from dualpca.models.copula.choosing import choose_latents, is_out_of_order
 from dualpca.models.copula.fitting import CopulaRequest, fit_copula
 from dualpca.models.copula.law import CopulaFactors
@@ -516,8 +516,8 @@ class MixedModel:
         if s == 0:  # nominal columns only: nothing to measure
             W, psi, z = np.zeros((1, self.n_components)), np.ones(1), np.full((rows.n, 1), np.nan)
         reference = Reference(self.n_rows, self.n_rows)
-        monitor = FactorMonitor(Factors(W, np.zeros(len(psi)), psi), reference)
-        return judge(reference, monitor.statistics(z), level)
+        by = FactorJudge(Factors(W, np.zeros(len(psi)), psi), reference)
+        return judge(reference, by.statistics(z), level)
 
     # --- parameters of their own for every draw ----------------------------------------------
 
