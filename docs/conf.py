@@ -88,5 +88,4 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "thumbnail_size": (400, 280),
     "write_computation_times": False,
-    "image_scrapers": ("matplotlib", "figures.scrape"),
 }

@@ -1,4 +1,4 @@
-"""The gallery: figures that pyplot does not know, sections; and members that are not ours."""
+"""The gallery in sections; and members that are not ours."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
 from sphinx.application import Sphinx
-from sphinx_gallery.scrapers import figure_rst
 
 NOT_OURS = re.compile(r"set_\w+_request|set_output|get_metadata_routing|get_params|set_params")
 
@@ -17,29 +15,13 @@ THUMBNAIL = re.compile(r'<img alt=""([^>]*sphx_glr_plot_(\w+)_thumb\.png")')
 SECTIONS = {
     "First steps": "pca_and_ppca dimension supplementary",
     "Missing values and mixed columns": "missing mixed",
-    "Outliers": "outliers robust",
+    "Outliers and process monitoring": "outliers robust control_chart",
     "Factors, clusters and time series": "factors relevance mixture through_time two_views",
     "Kernels": "kernel_moons kernel_mixture coordinates twin",
     "Denoising and generating data": "denoise denoise_digits generate",
     "Large data": "parts_checkpoint",
 }
 """Sections of the gallery, and the examples of each in order."""
-
-
-def scrape(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any]) -> str:
-    """Save the figures that an example made without pyplot, whose own have a number."""
-    paths = []
-    for value in list(block_vars["example_globals"].values()):
-        if (
-            isinstance(value, Figure)
-            and not hasattr(value, "number")
-            and not hasattr(value, "_saved")
-        ):
-            path = next(block_vars["image_path_iterator"])
-            value.savefig(path, dpi=150)
-            value._saved = True  # type: ignore[attr-defined]
-            paths.append(path)
-    return figure_rst(paths, gallery_conf["src_dir"])
 
 
 def skip(app: Sphinx, what: str, name: str, member: Any, skipped: bool, options: Any) -> bool:

@@ -284,11 +284,3 @@ def test_image_grid_names_its_rows():
     assert limits == [(0, 23), (-20, 20), (-1, 1)]
     with pytest.raises(ValueError, match="'given' must hold images"):
         plots.image_grid({"given": images}, (5, 5))
-
-
-def test_figures_leave_pyplot_alone():
-    from matplotlib import pyplot
-
-    model = PPCA(n_components=2).fit(X)
-    plots.scree(model, X), plots.latent_scatter(model, X, Y)
-    assert pyplot.get_fignums() == []

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from dualpca import plots
+from dualpca.app.plots import _canvas
 from dualpca.app.report import figures
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB.
@@ -62,7 +63,7 @@ def test_lab_and_visions_are_those_of_the_books():
 
 @pytest.mark.parametrize("vision", VISIONS)
 @pytest.mark.parametrize(
-    ("palette", "least"), [(figures.PALETTE, 17), (plots.PALETTE, 15)], ids=["report", "plots"]
+    ("palette", "least"), [(figures.PALETTE, 17), (plots.PALETTE, 15), (_canvas.BRIGHT_PALETTE, 10)]
 )
 def test_colours_are_apart_for_any_vision(palette, least, vision):
     assert closest(palette, vision) >= least
@@ -82,6 +83,9 @@ def test_the_explorers_colours_are_apart(name, vision):
         (figures.PALETTE, "#15181e", 2.3),
         (explorers("LIGHT"), "#ffffff", 2.2),
         (explorers("DARK"), "#1a1e27", 4.2),
+        (_canvas.BRIGHT_PALETTE, "#1a1e27", 4.2),
+        ((_canvas.BRIGHT_BLUE, _canvas.BRIGHT_VERMILION), "#000000", 7),
+        ((_canvas.BLUE, _canvas.VERMILION), "#ffffff", 4.5),
     ],
 )
 def test_colours_stand_out_from_the_ground(palette, ground, least):

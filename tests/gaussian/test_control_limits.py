@@ -498,6 +498,24 @@ def test_sparse_rows_are_judged_like_dense_ones(container):
     assert model.spe_limit() == pytest.approx(same.spe_limit(), rel=1e-9)
 
 
+@pytest.mark.parametrize("to", ["spe", "t2"])
+def test_contributions_of_a_frame_are_a_frame(to):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    X[4, 1] = np.nan
+    names, times = ["flow", "level", "heat"], pd.date_range("2026-01-01", periods=30, freq="min")
+    frame = pd.DataFrame(X, columns=names, index=times)
+    model = PPCA(1).fit(frame)
+    parts = PPCA(1).fit(X).contributions(X, to, signed=True)
+    found = model.contributions(frame, to, signed=True)
+    pd.testing.assert_frame_equal(found, pd.DataFrame(parts, columns=names, index=times))
+    table = pl.DataFrame(frame).fill_nan(None)
+    found = PPCA(1).fit(table).contributions(table, to, signed=True)
+    assert isinstance(found, pl.DataFrame) and found.columns == names
+    np.testing.assert_allclose(found.to_numpy(), parts, rtol=1e-9)  # sums in another order
+    assert isinstance(PPCA(1).fit(X).contributions(X), np.ndarray)
+
+
 @EVERY
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_every_library_gives_the_same(model, missing, backend):

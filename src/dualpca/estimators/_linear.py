@@ -349,23 +349,23 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         _warn_of_dependence(judge.reference)
         return float(gaussian.laws(judge.reference, judge.degrees())[which].limit(level)[0])
 
-    @on_rows("n_features_in_")
+    @on_rows("n_features_in_", framed=True)
     def contributions(self, X: Array, to: str = "spe", signed: bool = False) -> Array:
         """Return what each feature contributes to a row's SPE or T².
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array or frame of shape (n, d)
         to : {'spe', 't2'}, default='spe'
         signed : bool, default=False
             Give each the sign of its deviation: negative where the feature is less than expected.
 
         Returns
         -------
-        array of shape (n, d)
+        array or frame of shape (n, d)
             Not negative unless signed; a row's magnitudes sum to its statistic (so, after
             `standardize=True`, features count in units of their spread); 0 where nothing was
-            observed.
+            observed. A pandas or polars frame comes back as one, with its names and index.
 
         Notes
         -----

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import orthogonal_procrustes, subspace_angles
 from sklearn.exceptions import ConvergenceWarning
 
-from dualpca.app.plots._canvas import BLUE, DPI, GRID, INK, MUTED, PALETTE, VERMILION
+from dualpca.app.plots._canvas import BLUE, DPI, PALETTE, VERMILION, unmanaged
 
 __all__ = [
     "BLUE",
@@ -37,6 +37,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+INK, MUTED, GRID = "#1f2430", "#555c6b", "#e3e6ec"
 RED, GREEN, PALE = VERMILION, "#117733", "#a3a9b8"
 MARKERS = "os^Dv*PX<>"
 WIDTH = 7.2
@@ -44,6 +45,7 @@ WIDTH = 7.2
 
 STYLE: Any = {
     "figure.constrained_layout.use": True,
+    "figure.dpi": DPI,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "font.family": "sans-serif",
@@ -83,8 +85,11 @@ STYLE: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw and save in the shared style; restore the settings of matplotlib afterwards."""
-    with matplotlib.rc_context():
+    """Draw and save in the shared style; restore the settings of matplotlib afterwards.
+
+    Figures of `dualpca.plots` are not given to pyplot, which would keep every one of them.
+    """
+    with matplotlib.rc_context(), unmanaged():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         yield

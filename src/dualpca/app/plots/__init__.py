@@ -1,12 +1,15 @@
 """Figures of fitted models.
 
-Every function returns a new matplotlib Figure and leaves pyplot's state alone.
+Every function draws into a new figure of pyplot's, which `plt.show()` shows and `plt.close()`
+frees, or where `ax` says: in axes, in a figure, or in a part of one. It returns the Figure. Fonts,
+colours and resolution are those of the style in use (`plt.style.use`), on light and dark ground.
 """
 
 from dualpca.errors import install
 
 try:
     from dualpca.app.plots._canvas import DPI, PALETTE
+    from dualpca.app.plots.charts import contributions_over_time, control_chart
     from dualpca.app.plots.kernels import (
         eigenfunctions,
         image_grid,
@@ -38,6 +41,8 @@ __all__ = [
     "biplot",
     "calibration",
     "contribution_plot",
+    "contributions_over_time",
+    "control_chart",
     "eigenfunctions",
     "hinton",
     "image_grid",

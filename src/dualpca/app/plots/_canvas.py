@@ -1,14 +1,20 @@
-"""What all figures share: size, colours, one plain axes, and labels that do not overlap."""
+"""What all figures share: where to draw, colours for any style, labels that do not overlap."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+from matplotlib import rcParams, rcParamsDefault
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb, to_rgba
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation, Text
 from numpy.typing import NDArray
@@ -19,33 +25,259 @@ from dualpca.gaussian import Supplementary
 Floats = NDArray[np.float64]
 
 DPI = 240
-"""More than twice a screen's 100 dots per inch, for crisp figures."""
+"""More than twice a screen's 100 dots per inch, for crisp figures in print."""
 WIDTH = 6.0
-INK, MUTED, GRID = "#1f2430", "#555c6b", "#e3e6ec"
 BLUE, VERMILION = "#0072b2", "#c04a00"
 # Tol's (2021) muted scheme and black: apart for any colour vision (CIELAB distance 15 or more).
 _TOL = "332288 cc6677 117733 88ccee 882255 999933 44aa99 aa4499 ddcc77 000000"
 PALETTE = tuple("#" + code for code in _TOL.split())
-TEXT, SMALL = 11, 10
+BRIGHT_BLUE, BRIGHT_VERMILION = "#56b4e9", "#ff7f3f"
+_BRIGHT = "56b4e9 ff7f3f 1fc08e e79bc4 f0e442 e69f00 4a7fe0 bbff99"
+BRIGHT_PALETTE = tuple("#" + code for code in _BRIGHT.split())
+"""The same on a dark face, where Tol's darkest cannot be seen."""
+SMALL = "medium"
+"""Size of all words, relative to the style's ``font.size``."""
 DASHED = (0, (5, 3))
 
+# --- where to draw -----------------------------------------------------------------------------
 
-def blank(height: float) -> tuple[Figure, Axes]:
-    """Return a figure with one plain axes."""
-    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor="white")
-    ax = figure.add_subplot(axisbelow=True)
-    dress(ax)
-    return figure, ax
+Place: TypeAlias = Axes | FigureBase | Sequence[Axes] | NDArray[Any] | None
+"""What `ax=` accepts: axes, a whole figure or a part of one; None for a new figure."""
+
+_MANAGED: ContextVar[bool] = ContextVar("managed", default=True)
 
 
-def dress(ax: Axes) -> None:
-    """Give an axes the style of all figures."""
+@contextmanager
+def unmanaged() -> Iterator[None]:
+    """Make figures that pyplot does not know, for programs that save them and draw many."""
+    token = _MANAGED.set(False)
+    try:
+        yield
+    finally:
+        _MANAGED.reset(token)
+
+
+@dataclass(frozen=True)
+class Ink:
+    """Colours that can be read on an axes, whatever its style.
+
+    Attributes
+    ----------
+    face, text : str
+        Of the axes and its labels.
+    muted, grid : str
+        Between them: for lines and words that matter less, and for lines that hardly do.
+    blue, vermilion : str
+        Ordinary and unusual, more and less.
+    palette : tuple of str
+        For classes: the style's cycle, if it is not matplotlib's own.
+    """
+
+    face: str
+    text: str
+    muted: str
+    grid: str
+    blue: str
+    vermilion: str
+    palette: tuple[str, ...]
+
+    @classmethod
+    def of(cls, ax: Axes) -> Ink:
+        """Return the colours for an axes, from its face and labels."""
+        face, text = _face(ax), to_hex(ax.xaxis.label.get_color())
+        if contrast(face, text) < LEGIBLE:
+            text = max(("#000000", "#ffffff"), key=lambda colour: contrast(face, colour))
+        dark = bool(_luminance(face) < _luminance(text))
+        pair = (BRIGHT_BLUE, BRIGHT_VERMILION) if dark else (BLUE, VERMILION)
+        shades = [mixed(text, face, share) for share in (0.3, 0.2, 0.1, 0.0)]
+        muted = next(shade for shade in shades if contrast(shade, face) >= LEGIBLE)
+        return cls(face, text, muted, mixed(text, face, 0.88), *pair, _cycle(dark))
+
+    @property
+    def dark(self) -> bool:
+        """Whether words are lighter than what they stand on."""
+        return self.blue == BRIGHT_BLUE
+
+    def diverging(self) -> LinearSegmentedColormap:
+        """Return colours from blue (negative) over the face to red (positive)."""
+        ends = ["#053061", "#3a8ac0", self.face, "#d0573f", "#67001f"]
+        if self.dark:
+            ends = ["#a8d8f5", "#2f7fc4", self.face, "#c93c32", "#ffb599"]
+        return LinearSegmentedColormap.from_list("diverging", ends)
+
+
+LEGIBLE = 3.0
+"""Least contrast of words (WCAG 2 asks for 3 where they are large)."""
+
+
+def contrast(one: Any, other: Any) -> float:
+    """Return how much lighter one of two colours is, from 1 to 21.
+
+    Examples
+    --------
+    >>> round(contrast("black", "white"))
+    21
+    """
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def mixed(one: Any, other: Any, share: float) -> str:
+    """Return a colour between two.
+
+    Examples
+    --------
+    >>> mixed("black", "white", 0.2)
+    '#333333'
+    """
+    pairs = zip(to_rgb(one), to_rgb(other), strict=True)
+    red, green, blue = (low + share * (high - low) for low, high in pairs)
+    return to_hex((red, green, blue))
+
+
+def _luminance(colour: Any) -> float:
+    c = np.asarray(to_rgb(colour))
+    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def _face(ax: Axes) -> str:
+    """Return the colour behind an axes: its own on that of its figure, on white."""
+    found = "#ffffff"
+    for colour in (root(ax).get_facecolor(), ax.get_facecolor()):
+        found = mixed(found, colour, to_rgba(colour)[3])
+    return found
+
+
+def _cycle(dark: bool) -> tuple[str, ...]:
+    """Return colours for classes: of the user's style, otherwise ours."""
+    found = rcParams["axes.prop_cycle"]
+    if found != rcParamsDefault["axes.prop_cycle"] and "color" in found.keys:
+        return tuple(to_hex(colour) for colour in found.by_key()["color"])
+    return BRIGHT_PALETTE if dark else PALETTE
+
+
+def root(ax: Axes) -> Figure:
+    """Return the figure that an axes is in, through any number of subfigures."""
+    found: Figure = ax.figure.canvas.figure
+    return found
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Axes to draw into.
+
+    Attributes
+    ----------
+    figure : Figure
+        That they are in.
+    axes : list of Axes
+        One for each panel.
+    region : Figure, SubFigure or None
+        That is ours to put a legend in; None if it goes into the axes.
+    ink : Ink
+    """
+
+    figure: Figure
+    axes: list[Axes]
+    region: FigureBase | None
+    ink: Ink
+
+    @property
+    def ax(self) -> Axes:
+        """The first of the axes."""
+        return self.axes[0]
+
+    def key(self, marks: Sequence[Any], words: Sequence[str], below: bool = False) -> None:
+        """Draw a legend above (or below) the axes; inside axes that were given."""
+        style: dict[str, Any] = {"labelcolor": self.ink.text, "fontsize": SMALL}
+        if self.region is not None:
+            style |= {"loc": "outside lower center" if below else "outside upper center"}
+            self.region.legend(marks, words, ncols=min(len(words), 5), frameon=False, **style)
+            return
+        drawn = sum(np.size(points.get_offsets()) for points in self.ax.collections)
+        style |= {"loc": "best" if drawn < MANY else "upper right"}
+        self.ax.legend(marks, words, facecolor=self.ink.face, **style)
+
+
+MANY = 4000
+"""Coordinates from which the best place for a legend takes long to find."""
+
+
+def canvas(
+    ax: Place,
+    height: float,
+    make: Callable[[FigureBase], Sequence[Axes]] | None = None,
+    *,
+    count: int | Sequence[int] = 1,
+    width: float = WIDTH,
+    layout: Any = "constrained",
+) -> Sheet:
+    """Return where to draw: axes that were given, or new ones in a figure.
+
+    Parameters
+    ----------
+    ax : Axes, sequence of Axes, Figure, SubFigure or None
+    height, width : float
+        Of a new figure, in inches.
+    make : callable, optional
+        Adds axes to a figure; one for all of it by default.
+    count : int or sequence of int
+        Numbers of axes that may be given.
+    layout : str
+        Layout of a new figure, or of one that has neither layout nor axes.
+    """
+    if ax is None:
+        region: FigureBase = _new_figure(width, height, layout)
+    elif isinstance(ax, FigureBase):
+        region = ax
+        if isinstance(ax, Figure) and not ax.axes and ax.get_layout_engine() is None:
+            ax.set_layout_engine(layout)
+    else:
+        axes = _given(ax, [count] if isinstance(count, int) else list(count))
+        return Sheet(root(axes[0]), axes, None, Ink.of(axes[0]))
+    axes = list(make(region) if make else [region.add_subplot()])
+    figure, ink = root(axes[0]), Ink.of(axes[0])
+    for one in axes:
+        _dress(one, ink)
+    arranged = isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine)
+    return Sheet(figure, axes, region if arranged else None, ink)
+
+
+def _new_figure(width: float, height: float, layout: Any) -> Figure:
+    if not _MANAGED.get():
+        return Figure(figsize=(width, height), layout=layout)
+    from matplotlib import pyplot  # chooses a window system: not before one is needed
+
+    return pyplot.figure(figsize=(width, height), layout=layout)
+
+
+def _given(ax: Axes | Sequence[Axes] | NDArray[Any], counts: list[int]) -> list[Axes]:
+    """Return axes as a list, once they are checked."""
+    found = [ax] if isinstance(ax, Axes) else list(np.ravel(np.asarray(ax, dtype=object)))
+    several = " or ".join(map(str, counts))
+    what = "a matplotlib Axes" if counts == [1] else f"{several} matplotlib Axes"
+    what += ", or a Figure or SubFigure to add them to"
+    if not all(isinstance(one, Axes) for one in found):
+        raise TypeError(expected("ax", what, ax))
+    if len(found) not in counts:
+        raise ValueError(expected("ax", what, f"{len(found)} Axes"))
+    return found
+
+
+def _dress(ax: Axes, ink: Ink) -> None:
+    """Give new axes what the style leaves open: no frame above and beside, a faint grid."""
     ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(MUTED)
-    ax.tick_params(labelsize=SMALL, colors=MUTED, labelcolor=INK)
-    ax.grid(color=GRID, lw=0.8)
-    ax.xaxis.label.set(fontsize=TEXT, color=INK)
-    ax.yaxis.label.set(fontsize=TEXT, color=INK)
+    ax.set_axisbelow(True)
+    if not rcParams["axes.grid"]:
+        ax.grid(color=ink.grid, lw=0.8)
+
+
+def equal(ax: Axes) -> None:
+    """Give both axes one unit: by their limits, where they are not shared with other axes."""
+    shared = (ax.get_shared_x_axes(), ax.get_shared_y_axes())
+    both = all(len(group.get_siblings(ax)) > 1 for group in shared)
+    ax.set(aspect="equal", adjustable="box" if both else "datalim")
 
 
 def mark(colour: str, shape: str = "o") -> Line2D:
@@ -55,36 +287,27 @@ def mark(colour: str, shape: str = "o") -> Line2D:
     return Line2D([], [], ls="", marker=shape, ms=6, color=colour)
 
 
-def key(figure: Figure, marks: Sequence[Line2D], words: Sequence[str], below: bool = False) -> None:
-    """Draw a legend above (or below) the axes."""
-    columns = min(len(words), 5)
-    legend = figure.legend(
-        marks, words, loc="outside lower center" if below else "outside upper center", ncols=columns
-    )
-    legend.set_frame_on(False)
-    for text in legend.get_texts():
-        text.set(fontsize=SMALL, color=INK)
-
-
 MOST_LEVELS = 15
 """Barycentres in a figure."""
 
 
 def draw_supplementary(
-    ax: Axes, found: Supplementary, plane: list[int]
+    sheet: Sheet, found: Supplementary, plane: list[int]
 ) -> tuple[Floats, list[str]]:
     """Draw supplementary rows and the barycentres of levels, those that stand out most.
 
     Return places (g, 2) and names of the latter.
     """
+    ax, ink = sheet.ax, sheet.ink
     if found.rows is not None:
         x, y = found.rows.coordinates[:, plane].T
-        ax.scatter(x, y, c=MUTED, s=22, marker="x", linewidths=1.1, zorder=3)
+        ax.scatter(x, y, c=ink.muted, s=22, marker="x", linewidths=1.1, zorder=3)
     size = np.abs(np.nan_to_num(found.levels.v_test[:, plane])).max(axis=1)
     shown = foremost(size, MOST_LEVELS)
     centres: Floats = found.levels.coordinates[shown][:, plane]
     x, y = centres.T
-    ax.scatter(x, y, c="white", s=46, marker="D", edgecolors=INK, linewidths=1.4, zorder=4.5)
+    diamonds: Any = {"marker": "D", "edgecolors": ink.text, "linewidths": 1.4, "zorder": 4.5}
+    ax.scatter(x, y, c=ink.face, s=46, **diamonds)
     return centres, [found.levels.names[i] for i in shown]
 
 
@@ -165,7 +388,9 @@ NO_CLASS = "missing"
 """Name of the rows without a class."""
 
 
-def classes(y: Any, n: int) -> tuple[list[str], NDArray[np.intp], list[str]]:
+def classes(
+    y: Any, n: int, palette: Sequence[str] = PALETTE, other: str = "grey"
+) -> tuple[list[str], NDArray[np.intp], list[str]]:
     """Return names, the code of every row (n,), and colours of classes; rows without one are grey.
 
     Examples
@@ -184,9 +409,9 @@ def classes(y: Any, n: int) -> tuple[list[str], NDArray[np.intp], list[str]]:
         order = sorted(set(known), key=str)
     place = {value: code for code, value in enumerate(order)}
     codes = np.array([place.get(v, len(order)) if not _no_class(v) else len(order) for v in values])
-    names, colours = [str(v) for v in order], [PALETTE[k % len(PALETTE)] for k in range(len(order))]
+    names, colours = [str(v) for v in order], [palette[k % len(palette)] for k in range(len(order))]
     if len(known) < len(values):
-        names, colours = [*names, NO_CLASS], [*colours, MUTED]
+        names, colours = [*names, NO_CLASS], [*colours, other]
     return names, codes.astype(np.intp), colours
 
 
@@ -200,13 +425,13 @@ def foremost(sizes: Floats, count: int) -> NDArray[np.intp]:
 
 
 def label_points(
-    ax: Axes, points: Floats, words: Sequence[str], away: Floats, clear: Floats
+    sheet: Sheet, points: Floats, words: Sequence[str], away: Floats, clear: Floats
 ) -> list[Annotation]:
     """Write labels next to points, without overlaps as far as possible.
 
     Parameters
     ----------
-    ax : Axes
+    sheet : Sheet
         With its final limits: places are found in points on the page.
     points : array of shape (k, 2)
         In data coordinates.
@@ -216,9 +441,10 @@ def label_points(
     clear : array of shape (m, 2)
         Other points that labels should not cover if possible.
     """
-    plate = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.7}
-    thread = {"arrowstyle": "-", "color": MUTED, "lw": 0.6, "shrinkA": 0, "shrinkB": 1}
-    style = {"ha": "center", "va": "center", "fontsize": SMALL, "color": INK, "zorder": 5}
+    ax, ink = sheet.ax, sheet.ink
+    plate = {"boxstyle": "square,pad=0.1", "fc": ink.face, "ec": "none", "alpha": 0.7}
+    thread = {"arrowstyle": "-", "color": ink.muted, "lw": 0.6, "shrinkA": 0, "shrinkB": 1}
+    style = {"ha": "center", "va": "center", "fontsize": SMALL, "color": ink.text, "zorder": 5}
     labels = [
         ax.annotate(word, (x, y), (0, 0), textcoords="offset points", bbox=plate, arrowprops=thread)
         for (x, y), word in zip(points.tolist(), words, strict=True)
@@ -234,9 +460,7 @@ def _arrange(
     ax: Axes, labels: list[Annotation], points: Floats, away: Floats, clear: Floats
 ) -> None:
     """Place the labels where each costs least, one after the other."""
-    figure = ax.get_figure(root=True)
-    if figure is None:
-        return
+    figure = root(ax)
     figure.draw_without_rendering()  # places the axes
     unit = 72 / figure.dpi
     half = unit / 2 * np.array([_size(label) for label in labels]) + GAP / 2

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from numpy.typing import ArrayLike
 
 from dualpca.app.plots._canvas import (
-    BLUE,
-    DPI,
-    INK,
-    MUTED,
     SMALL,
-    TEXT,
-    VERMILION,
     WIDTH,
     Floats,
-    blank,
-    key,
+    Ink,
+    Place,
+    canvas,
     mark,
+    mixed,
     nameless,
     need,
 )
 
 # --- kernel models in the plane of two inputs --------------------------------------------------
 
-COLUMNS, PALE = 4, "#a3a9b8"
+COLUMNS = 4
 FUNCTIONS, DUAL = ("kernel_", "eigenvalues_", "transform"), ("coefficients_", "sample")
 DRAWN = ("sample_kernel", "coefficients_")
 """What models need for a figure."""
@@ -40,7 +38,13 @@ MARGIN = 0.15
 
 
 def eigenfunctions(
-    model: Any, X: ArrayLike, n_panels: int = 8, *, resolution: int = 80, levels: int = 11
+    model: Any,
+    X: ArrayLike,
+    n_panels: int = 8,
+    *,
+    resolution: int = 80,
+    levels: int = 11,
+    ax: Place = None,
 ) -> Figure:
     """Draw the leading components of a kernel model as functions of two inputs.
 
@@ -56,6 +60,8 @@ def eigenfunctions(
         Grid points along each axis.
     levels : int, default=11
         Number of contour lines.
+    ax : sequence of Axes, Figure or SubFigure, default=None
+        Where to draw: an axes for each panel, or a figure for all; by default a new figure.
 
     Returns
     -------
@@ -77,20 +83,38 @@ def eigenfunctions(
     grid, extent = _grid(points, resolution)
     values = np.asarray(model.transform(grid), dtype=np.float64)
     shown = min(n_panels, values.shape[1])
-    figure = _panels(shown)
-    for p, ax in enumerate(figure.axes):
+    columns = min(shown, COLUMNS)
+    lines = math.ceil(shown / columns)
+
+    def panels(region: FigureBase) -> list[Axes]:
+        return [region.add_subplot(lines, columns, p + 1) for p in range(shown)]
+
+    width = WIDTH * columns / COLUMNS
+    sheet = canvas(ax, width / columns * lines * 1.15, panels, count=shown, width=width)
+    for p, one in enumerate(sheet.axes):
         Z = values[:, p].reshape(resolution, resolution)
-        reach = float(np.abs(Z).max()) or 1.0
-        image = ax.imshow(Z, extent=extent, cmap="RdBu_r", alpha=0.5, origin="lower", aspect="auto")
-        image.set_clim(-reach, reach)
-        ax.contour(Z, levels=levels, extent=extent, colors=MUTED, linewidths=0.5)
-        ax.plot(points[:, 0], points[:, 1], "o", ms=1.5, color=INK)
-        ax.set_title(f"{float(model.eigenvalues_[p]):.2f}", fontsize=SMALL, color=INK)
-    return figure
+        _function(one, sheet.ink, Z, points, extent)
+        one.contour(Z, levels=levels, extent=extent, colors=sheet.ink.muted, linewidths=0.5)
+        title = f"{float(model.eigenvalues_[p]):.2f}"
+        one.set_title(title, fontsize=SMALL, color=sheet.ink.text)
+    return sheet.figure
+
+
+def _function(
+    ax: Axes, ink: Ink, Z: Floats, points: Floats, extent: tuple[float, float, float, float]
+) -> None:
+    """Draw values on a grid as colours, and the points over them, in a frame without ticks."""
+    reach = float(np.abs(Z).max()) or 1.0
+    image = ax.imshow(Z, extent=extent, cmap=ink.diverging(), origin="lower", aspect="auto")
+    image.set(clim=(-reach, reach), alpha=0.6)
+    ax.plot(points[:, 0], points[:, 1], "o", ms=1.5, color=ink.text)
+    ax.set(xticks=[], yticks=[])
+    ax.grid(False)
+    ax.spines[:].set(visible=True, color=ink.muted)
 
 
 def reconstructions(
-    model: Any, X: ArrayLike, n_samples: int = 200, *, random_state: int = 0
+    model: Any, X: ArrayLike, n_samples: int = 200, *, random_state: int = 0, ax: Place = None
 ) -> Figure:
     """Draw points, their reconstructions by kernel PCA and the dual model, and samples.
 
@@ -104,6 +128,8 @@ def reconstructions(
         Points to reconstruct.
     n_samples : int, default=200
     random_state : int, default=0
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -122,26 +148,31 @@ def reconstructions(
     """
     need(model, "reconstructions", "samples and pre-images", *DUAL, instead="DualPPCA has both.")
     points, model = _plane(X), nameless(model)
-    figure, ax = blank(height=4.4)
     latents = np.asarray(model.transform(points))
     kept = 1 - float(model.noise_variance_) / np.asarray(model.explained_variance_)
     samples = np.asarray(model.sample(n_samples, random_state=random_state))
+    classic = np.asarray(model.inverse_transform(latents / kept))
+    dual = np.asarray(model.inverse_transform(latents))
+    sheet = canvas(ax, height=4.4)
+    ax, ink = sheet.ax, sheet.ink
     drawn = {
-        f"samples ({n_samples})": (samples, "o", PALE, 2.5),
-        "points": (points, "o", INK, 5.0),
-        "kernel PCA": (np.asarray(model.inverse_transform(latents / kept)), "s", VERMILION, 5.0),
-        "dual PPCA": (np.asarray(model.inverse_transform(latents)), "^", BLUE, 5.0),
+        f"samples ({n_samples})": (samples, "o", mixed(ink.text, ink.face, 0.6), 2.5),
+        "points": (points, "o", ink.text, 5.0),
+        "kernel PCA": (classic, "s", ink.vermilion, 5.0),
+        "dual PPCA": (dual, "^", ink.blue, 5.0),
     }
     for places, shape, colour, size in drawn.values():
         ax.plot(places[:, 0], places[:, 1], shape, ms=size, color=colour, alpha=0.75, mew=0)
     share = 100 * float(np.sum(np.asarray(model.explained_variance_ratio_)))
     noise = float(model.noise_variance_)
     ax.set(xlabel=f"{len(kept)} components: {share:.1f} % of the variance, noise {noise:.3g}")
-    key(figure, [mark(c, s) for _, s, c, _ in drawn.values()], list(drawn))
-    return figure
+    sheet.key([mark(c, s) for _, s, c, _ in drawn.values()], list(drawn))
+    return sheet.figure
 
 
-def sampling_overview(model: Any, n_samples: int = 500, *, random_state: int = 0) -> Figure:
+def sampling_overview(
+    model: Any, n_samples: int = 500, *, random_state: int = 0, ax: Place = None
+) -> Figure:
     """Draw sampled kernel values along a component and off the components.
 
     As in De Plaen and Suykens (2023, figure 2).
@@ -151,6 +182,8 @@ def sampling_overview(model: Any, n_samples: int = 500, *, random_state: int = 0
     model : DualPPCA
     n_samples : int, default=500
     random_state : int, default=0
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -173,12 +206,13 @@ def sampling_overview(model: Any, n_samples: int = 500, *, random_state: int = 0
     first, basis = A[:, 0] / np.linalg.norm(A[:, 0]), np.linalg.qr(A)[0]
     rest = kc - (kc @ basis) @ basis.T
     off = np.linalg.svd(rest, full_matrices=False)[2][0]
-    figure, ax = blank(height=4.0)
-    ax.plot(kc @ first, rest @ off, "o", ms=3, color=BLUE, alpha=0.5, mew=0)
-    ax.plot(kc @ first, np.zeros(n_samples), "s", ms=3, color=VERMILION, alpha=0.5, mew=0)
+    sheet = canvas(ax, height=4.0)
+    ax, ink = sheet.ax, sheet.ink
+    ax.plot(kc @ first, rest @ off, "o", ms=3, color=ink.blue, alpha=0.5, mew=0)
+    ax.plot(kc @ first, np.zeros(n_samples), "s", ms=3, color=ink.vermilion, alpha=0.5, mew=0)
     ax.set(xlabel="along the first component", ylabel="largest direction off the components")
-    key(figure, [mark(BLUE), mark(VERMILION, "s")], ["dual PPCA", "kernel PCA"])
-    return figure
+    sheet.key([mark(ink.blue), mark(ink.vermilion, "s")], ["dual PPCA", "kernel PCA"])
+    return sheet.figure
 
 
 def _plane(X: ArrayLike) -> Floats:
@@ -198,19 +232,6 @@ def _grid(points: Floats, resolution: int) -> tuple[Floats, tuple[float, float, 
     return grid, (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
 
 
-def _panels(count: int) -> Figure:
-    """Return a figure of small frames without ticks, four per row."""
-    columns = min(count, COLUMNS)
-    lines = math.ceil(count / columns)
-    size = (WIDTH * columns / COLUMNS, WIDTH / COLUMNS * lines * 1.15)
-    figure = Figure(figsize=size, dpi=DPI, layout="constrained", facecolor="white")
-    for p in range(count):
-        ax = figure.add_subplot(lines, columns, p + 1)
-        ax.set(xticks=[], yticks=[])
-        ax.spines[:].set_color(MUTED)
-    return figure
-
-
 # --- rows of small images ----------------------------------------------------------------------
 
 
@@ -221,6 +242,7 @@ def image_grid(
     labels: Mapping[str, Sequence[object]] | None = None,
     signed: Collection[str] = (),
     limits: tuple[float, float] | None = None,
+    ax: Place = None,
 ) -> Figure:
     """Draw rows of small images below one another, each row with its name.
 
@@ -233,11 +255,13 @@ def image_grid(
     labels : mapping of str to sequence of k objects, default=None
         What to write under the images of a row.
     signed : collection of str, default=()
-        Rows of positive and negative values, drawn from blue (negative) over white to red
-        (positive); the largest magnitude of such a row has the full colour and is written next
+        Rows of positive and negative values, drawn from blue (negative) over the background to
+        red (positive); the largest magnitude of such a row has the full colour and is written next
         to its name.
     limits : pair of float, default=None
         Values drawn white and black in the other rows; by default their smallest and largest.
+    ax : sequence of Axes, Figure or SubFigure, default=None
+        Where to draw: an axes for each row, or a figure for all; by default a new figure.
 
     Returns
     -------
@@ -256,17 +280,19 @@ def image_grid(
     pixels = np.concatenate(plain or [np.zeros(1)])
     low, high = limits or (float(pixels.min()), float(pixels.max()))
     labels = labels or {}
-    figure = _sheet(images, shape, labels)
-    for ax, (name, row) in zip(figure.axes, images.items(), strict=True):
-        span, colours = (low, high), "gray_r"
+    heights = _Heights.of(images, shape, labels)
+    sheet = canvas(ax, heights.all, heights.axes, count=len(images), layout="none")
+    ink, dark_on_light = sheet.ink, colormaps["gray_r"]
+    for one, (name, row) in zip(sheet.axes, images.items(), strict=True):
+        span, colours = (low, high), dark_on_light
         if name in signed:
             reach = float(np.abs(row).max()) or 1.0
-            span, colours = (-reach, reach), "RdBu_r"
-            ax.set_title(f"±{reach:.2g}", loc="right", fontsize=SMALL, color=MUTED)
-        ax.imshow(_tile(row), vmin=span[0], vmax=span[1], cmap=colours, interpolation="nearest")
-        ax.set_title(name, loc="left", fontsize=TEXT, color=INK)
-        _label_tiles(ax, labels.get(name, ()), shape[1])
-    return figure
+            span, colours = (-reach, reach), ink.diverging()
+            one.set_title(f"±{reach:.2g}", loc="right", fontsize=SMALL, color=ink.muted)
+        one.imshow(_tile(row), vmin=span[0], vmax=span[1], cmap=colours, interpolation="nearest")
+        one.set_title(name, loc="left", fontsize=SMALL, color=ink.text)
+        _label_tiles(one, ink, labels.get(name, ()), shape[1])
+    return sheet.figure
 
 
 def _stack(name: str, row: ArrayLike, shape: tuple[int, int]) -> Floats:
@@ -277,19 +303,37 @@ def _stack(name: str, row: ArrayLike, shape: tuple[int, int]) -> Floats:
     return images.reshape(-1, *shape)
 
 
-def _sheet(rows: Mapping[str, Floats], shape: tuple[int, int], labels: Collection[str]) -> Figure:
-    """Return a figure with an axes for each row, and space for names and labels."""
-    above, width = 0.3, WIDTH - 0.1  # inches
-    one = width * shape[0] / (max(map(len, rows.values())) * (shape[1] + 1) - 1)
-    below = [0.3 if name in labels else 0.08 for name in rows]
-    tall = y = sum(below) + len(rows) * (above + one)
-    figure = Figure(figsize=(WIDTH, tall), dpi=DPI, facecolor="white")
-    figure.set_layout_engine("none")  # places are given below, whatever the style
-    for under in below:
-        y -= above + one
-        figure.add_axes((0.05 / WIDTH, y / tall, width / WIDTH, one / tall))
-        y -= under
-    return figure
+@dataclass(frozen=True)
+class _Heights:
+    """Where rows of images stand, in inches: names above them, labels below some."""
+
+    one: float
+    below: list[float]
+
+    ABOVE, WIDE, EDGE = 0.3, WIDTH - 0.1, 0.05
+
+    @classmethod
+    def of(
+        cls, rows: Mapping[str, Floats], shape: tuple[int, int], labels: Collection[str]
+    ) -> _Heights:
+        """Return the heights of rows of images."""
+        one = cls.WIDE * shape[0] / (max(map(len, rows.values())) * (shape[1] + 1) - 1)
+        return cls(one, [0.3 if name in labels else 0.08 for name in rows])
+
+    @property
+    def all(self) -> float:
+        """Of the whole figure."""
+        return sum(self.below) + len(self.below) * (self.ABOVE + self.one)
+
+    def axes(self, region: FigureBase) -> list[Axes]:
+        """Add an axes for each row, with space for names and labels."""
+        y, found = self.all, []
+        for under in self.below:
+            y -= self.ABOVE + self.one
+            place = (self.EDGE / WIDTH, y / self.all, self.WIDE / WIDTH, self.one / self.all)
+            found.append(region.add_axes(place))
+            y -= under
+        return found
 
 
 def _tile(images: Floats) -> Floats:
@@ -298,10 +342,10 @@ def _tile(images: Floats) -> Floats:
     return np.hstack(list(padded))[:, :-1]
 
 
-def _label_tiles(ax: Axes, words: Sequence[object], width: int) -> None:
+def _label_tiles(ax: Axes, ink: Ink, words: Sequence[object], width: int) -> None:
     """Write a label below each image, and remove the frame."""
     centres = (width - 1) / 2 + (width + 1) * np.arange(len(words))
-    ax.set_xticks(centres, [str(word) for word in words], fontsize=SMALL, color=INK)
+    ax.set_xticks(centres, [str(word) for word in words], fontsize=SMALL, color=ink.text)
     ax.set_yticks([])
     ax.grid(False)  # a style may have switched it on
     ax.tick_params(length=0)

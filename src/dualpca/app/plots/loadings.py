@@ -12,19 +12,20 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 from numpy.typing import ArrayLike
 
 from dualpca.app.plots._canvas import (
-    BLUE,
     DASHED,
-    INK,
-    VERMILION,
     Floats,
-    blank,
+    Ink,
+    Place,
+    Sheet,
+    canvas,
     classes,
     draw_supplementary,
+    equal,
     feature_names,
     foremost,
-    key,
     label_points,
     mark,
+    mixed,
     need,
 )
 from dualpca.arrays import backend
@@ -43,6 +44,7 @@ def biplot(
     axes: tuple[int, int] = (0, 1),
     n_features: int = 15,
     supplementary: Supplementary | None = None,
+    ax: Place = None,
 ) -> Figure:
     """Draw rows in the plane of two components, with an arrow for every feature.
 
@@ -67,6 +69,8 @@ def biplot(
         From `dualpca.supplementary` for the same rows: numbers become dashed arrows, levels white
         diamonds at their barycentres, rows crosses. A dashed arrow compares with the others if the
         model standardises; otherwise it is as long as the longest for a correlation of 1.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -84,14 +88,16 @@ def biplot(
     need(model, "biplot", "rows and columns on components", "components_", "transform")
     plane = _plane(model, axes)
     Z = backend.to_numpy(model.transform(X))[:, plane]
+    if y is not None:
+        classes(y, len(Z))  # refused before anything is drawn
     arrows = _directions(model)[:, plane]
     length = np.linalg.norm(arrows, axis=1)
     shown = foremost(length, n_features)
-    figure, ax = blank(height=5.2)
-    _scatter(figure, ax, Z, y)
+    sheet = canvas(ax, height=5.2)
+    _scatter(sheet, Z, y)
     reach = REACH * (np.abs(Z).max(initial=0.0) or 1.0)
     tips = arrows[shown] * (reach / (length.max(initial=0.0) or 1.0))
-    _arrows(ax, tips)
+    _arrows(sheet, tips)
     places, names = tips, [feature_names(model)[j] for j in shown]
     if supplementary is not None:
         outside, size = _outside(supplementary, Z, plane)
@@ -100,19 +106,20 @@ def biplot(
             outside = outside * reach
         else:
             outside = outside * (reach / (length.max(initial=0.0) or 1.0))
-        _arrows(ax, outside, dashed=True)
+        _arrows(sheet, outside, dashed=True)
         tips = np.concatenate([tips, outside])
-        centres, levels = draw_supplementary(ax, supplementary, plane)
+        centres, levels = draw_supplementary(sheet, supplementary, plane)
         places = np.concatenate([tips, centres])
         names += [*supplementary.numbers.names, *levels]
     words = _axis_words(model, axes)
-    ax.set(xlabel=words[0], ylabel=words[1], aspect="equal", adjustable="datalim")
-    ax.margins(0.15)
+    sheet.ax.set(xlabel=words[0], ylabel=words[1])
+    equal(sheet.ax)
+    sheet.ax.margins(0.15)
     # many points per shaft: a label on an arrow is worse than one on a few rows
     shafts = (tips[:, None, :] * np.linspace(0.1, 0.95, 60)[:, None]).reshape(-1, 2)
     clear = np.concatenate([Z, shafts])
-    label_points(ax, places, names, places, clear)
-    return figure
+    label_points(sheet, places, names, places, clear)
+    return sheet.figure
 
 
 def _outside(found: Supplementary, Z: Floats, plane: list[int]) -> tuple[Floats, Floats]:
@@ -158,19 +165,20 @@ def _axis_words(model: Any, axes: tuple[int, int]) -> list[str]:
     return [f"component {a + 1} ({share[a]:.1f} % of the variance)" for a in axes]
 
 
-def _scatter(figure: Figure, ax: Axes, Z: Floats, y: ArrayLike | None) -> None:
+def _scatter(sheet: Sheet, Z: Floats, y: ArrayLike | None) -> None:
     """Draw the rows, with a legend of their classes."""
+    ax, ink = sheet.ax, sheet.ink
     if y is None:
-        ax.scatter(Z[:, 0], Z[:, 1], c=BLUE, s=10, alpha=0.5, linewidths=0)
+        ax.scatter(Z[:, 0], Z[:, 1], c=ink.blue, s=10, alpha=0.5, linewidths=0)
         return
-    names, codes, colours = classes(y, len(Z))
+    names, codes, colours = classes(y, len(Z), ink.palette, ink.muted)
     ax.scatter(Z[:, 0], Z[:, 1], c=[colours[c] for c in codes], s=10, alpha=0.6, linewidths=0)
-    key(figure, [mark(colour) for colour in colours], names)
+    sheet.key([mark(colour) for colour in colours], names)
 
 
-def _arrows(ax: Axes, tips: Floats, dashed: bool = False) -> None:
+def _arrows(sheet: Sheet, tips: Floats, dashed: bool = False) -> None:
     """Draw arrows from the origin, and make room for them."""
-    colour = VERMILION if dashed else INK
+    ax, colour = sheet.ax, sheet.ink.vermilion if dashed else sheet.ink.text
     for x, y in tips:
         start = (0.9 * x, 0.9 * y) if dashed else (0.0, 0.0)  # a dashed head would be ragged
         arrow = FancyArrowPatch(start, (x, y), arrowstyle="-|>", shrinkA=0, shrinkB=0)
@@ -182,7 +190,7 @@ def _arrows(ax: Axes, tips: Floats, dashed: bool = False) -> None:
         ax.update_datalim(tips)
 
 
-def hinton(model: Any, *, n_features: int = 40) -> Figure:
+def hinton(model: Any, *, n_features: int = 40, ax: Place = None) -> Figure:
     """Draw the loadings W as squares: area for size, colour for sign.
 
     They are in the units of the fit: standard deviations of the columns if the model standardises
@@ -194,6 +202,8 @@ def hinton(model: Any, *, n_features: int = 40) -> Figure:
         A fitted model. PCA's loadings are V L^{1/2}, its axes times their standard deviations.
     n_features : int, default=40
         Number of features, those with the largest loadings, in the order of the table.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -214,18 +224,18 @@ def hinton(model: Any, *, n_features: int = 40) -> Figure:
     largest = float(np.abs(W).max(initial=0.0)) or 1.0
     side = np.sqrt(np.abs(W) / largest) * 0.94
     cell = min(0.4, max(0.24, 3.2 / k))  # inches
-    figure, ax = blank(height=1.0 + cell * k)
-    for sign, colour in ((1, BLUE), (-1, VERMILION)):
+    sheet = canvas(ax, height=1.0 + cell * k)
+    for sign, colour in ((1, sheet.ink.blue), (-1, sheet.ink.vermilion)):
         i, p = np.nonzero(sign * W > 0)
         corners = zip(p - side[i, p] / 2, i - side[i, p] / 2, side[i, p], strict=True)
         squares = [Rectangle((x, y), s, s) for x, y, s in corners]
-        ax.add_collection(PatchCollection(squares, fc=colour, ec="none"))
-    _hinton_axes(ax, [feature_names(model)[j] for j in shown], q)
+        sheet.ax.add_collection(PatchCollection(squares, fc=colour, ec="none"))
+    _hinton_axes(sheet.ax, sheet.ink, [feature_names(model)[j] for j in shown], q)
     scaled = getattr(model, "scale_", None) is not None or hasattr(model, "loading_names_")
     unit = " standard deviations" if scaled else ""
     words = [f"positive (a full cell is ±{largest:.2g}{unit})", "negative"]
-    key(figure, [mark(BLUE, "s"), mark(VERMILION, "s")], words)
-    return figure
+    sheet.key([mark(sheet.ink.blue, "s"), mark(sheet.ink.vermilion, "s")], words)
+    return sheet.figure
 
 
 def _scaled_loadings(model: Any) -> Floats:
@@ -236,7 +246,7 @@ def _scaled_loadings(model: Any) -> Floats:
     return np.asarray(axes * np.sqrt(backend.to_numpy(model.explained_variance_)))
 
 
-def _hinton_axes(ax: Axes, names: list[str], q: int) -> None:
+def _hinton_axes(ax: Axes, ink: Ink, names: list[str], q: int) -> None:
     """Set up cells of equal sides, features downwards and components across."""
     step = max(1, -(-q // 20))
     ax.set_xticks(np.arange(0, q, step), [str(p + 1) for p in range(0, q, step)])
@@ -246,4 +256,4 @@ def _hinton_axes(ax: Axes, names: list[str], q: int) -> None:
     ax.tick_params(length=0)
     ax.grid(False)
     ax.spines[:].set_visible(False)
-    ax.set_facecolor("#f1f3f6")
+    ax.set_facecolor(mixed(ink.face, ink.text, 0.06))

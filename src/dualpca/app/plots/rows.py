@@ -17,21 +17,18 @@ from sklearn.base import clone
 
 from dualpca.app.calibration import LEVELS, Calibration, binomial_band, calibrate, hide
 from dualpca.app.plots._canvas import (
-    BLUE,
     DASHED,
-    GRID,
-    INK,
-    MUTED,
-    PALETTE,
     SMALL,
-    VERMILION,
     Floats,
-    blank,
+    Ink,
+    Place,
+    Sheet,
+    canvas,
     classes,
     draw_supplementary,
+    equal,
     feature_names,
     foremost,
-    key,
     label_points,
     mark,
     nameless,
@@ -54,6 +51,7 @@ def latent_scatter(
     level: float = 0.9,
     n_ellipses: int = 20,
     supplementary: Supplementary | None = None,
+    ax: Place = None,
 ) -> Figure:
     """Draw two latent coordinates of every point, and the uncertainty of some of them.
 
@@ -75,6 +73,8 @@ def latent_scatter(
     supplementary : Supplementary, default=None
         From `dualpca.supplementary`: levels become white diamonds at their barycentres, and rows
         crosses.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -93,23 +93,27 @@ def latent_scatter(
     if not (hasattr(model, "n_components_") or hasattr(model, "coordinates_")):
         need(model, "latent_scatter", "latent coordinates", "n_components_", instead=NO_LATENTS)
     Z, covariance = _latent_placed(model, X, axes)
-    named = [""], np.zeros(len(Z), dtype=np.intp), [PALETTE[0]]
-    names, codes, palette = named if y is None else classes(y, len(Z))
+    if y is not None:
+        classes(y, len(Z))  # refused before anything is drawn
+    sheet = canvas(ax, height=5.2)
+    ax, ink = sheet.ax, sheet.ink
+    named = [""], np.zeros(len(Z), dtype=np.intp), [ink.palette[0]]
+    names, codes, palette = named if y is None else classes(y, len(Z), ink.palette, ink.muted)
     colours = [palette[code] for code in codes]
-    figure, ax = blank(height=5.2)
     ax.scatter(Z[:, 0], Z[:, 1], c=colours, s=10, alpha=0.6, linewidths=0)
     for i in _spread(codes, n_ellipses if len(covariance) else 0):
-        _ellipse(ax, Z[i], covariance[i], level, colours[i])
+        _ellipse(sheet, Z[i], covariance[i], level, colours[i])
     for code, name in enumerate(names) if y is not None else ():
-        if palette[code] == MUTED:  # rows without a class are no group
+        if palette[code] == ink.muted:  # rows without a class are no group
             continue
-        _name(ax, np.median(Z[codes == code], axis=0), name, palette[code])
+        _name(sheet, np.median(Z[codes == code], axis=0), name, palette[code])
     words = _latent_words(model, axes)
-    ax.set(xlabel=words[0], ylabel=words[1], aspect="equal", adjustable="datalim")
+    ax.set(xlabel=words[0], ylabel=words[1])
+    equal(ax)
     if supplementary is not None:
-        centres, levels = draw_supplementary(ax, supplementary, list(axes))
-        label_points(ax, centres, levels, centres, Z)
-    return figure
+        centres, levels = draw_supplementary(sheet, supplementary, list(axes))
+        label_points(sheet, centres, levels, centres, Z)
+    return sheet.figure
 
 
 NO_LATENTS = "Models with components place rows there: PPCA, FactorAnalysis, KernelPCA and others."
@@ -144,21 +148,21 @@ def _spread(codes: NDArray[np.intp], count: int) -> list[int]:
     return [int(i) for turn in turns for i in turn if i is not None][:count]
 
 
-def _ellipse(ax: Axes, centre: Floats, covariance: Floats, level: float, colour: str) -> None:
+def _ellipse(sheet: Sheet, centre: Floats, covariance: Floats, level: float, colour: str) -> None:
     """Draw the ellipse that holds `level` of a Gaussian in the plane."""
     values, vectors = np.linalg.eigh(covariance)
     width, height = 2 * np.sqrt(-2 * math.log1p(-level) * np.maximum(values, 0))
     angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
     place = (float(centre[0]), float(centre[1]))
-    ax.add_patch(Ellipse(place, width, height, angle=angle, fc=colour, alpha=0.28, lw=0))
-    ax.plot(*place, "o", ms=4, color=colour, mec=INK, mew=0.6)
+    sheet.ax.add_patch(Ellipse(place, width, height, angle=angle, fc=colour, alpha=0.28, lw=0))
+    sheet.ax.plot(*place, "o", ms=4, color=colour, mec=sheet.ink.text, mew=0.6)
 
 
-def _name(ax: Axes, at: Floats, name: str, colour: str) -> None:
+def _name(sheet: Sheet, at: Floats, name: str, colour: str) -> None:
     """Write the name of a class at its place, framed in its colour."""
-    plate = {"boxstyle": "circle,pad=0.22", "fc": "white", "ec": colour, "lw": 2.2}
-    text = ax.text(at[0], at[1], name, ha="center", va="center", zorder=5, bbox=plate)
-    text.set(fontsize=12, weight="bold", color=INK)
+    plate = {"boxstyle": "round,pad=0.3", "fc": sheet.ink.face, "ec": colour, "lw": 2.2}
+    text = sheet.ax.text(at[0], at[1], name, ha="center", va="center", zorder=5, bbox=plate)
+    text.set(fontsize=SMALL, weight="bold", color=sheet.ink.text)
 
 
 # --- unusual rows ------------------------------------------------------------------------------
@@ -179,7 +183,9 @@ SIGNS = {
 }
 
 
-def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int = 8) -> Figure:
+def outlier_map(
+    model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int = 8, ax: Place = None
+) -> Figure:
     """Draw T² against SPE, with both control limits.
 
     Rows to the right are extreme along the components; rows at the top are not described by
@@ -195,6 +201,8 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
         Of both limits together, as in `outliers`.
     n_labels : int, default=8
         Number of flagged rows that are labelled, by number or by their index in a pandas frame.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -214,18 +222,19 @@ def outlier_map(model: Any, X: ArrayLike, *, level: float = 0.95, n_labels: int 
     found = type(found)(*map(backend.to_numpy, found))
     limits = _outlier_limits(model, found, level)
     places, ratios = _outlier_placed(found, limits)
-    figure, ax = blank(height=4.6)
-    colours = np.where(found.flagged, VERMILION, BLUE)
+    sheet = canvas(ax, height=4.6)
+    ax, ink = sheet.ax, sheet.ink
+    colours = np.where(found.flagged, ink.vermilion, ink.blue)
     ax.scatter(places[:, 0], places[:, 1], c=colours, s=12, alpha=0.65, linewidths=0, zorder=3)
     ax.set(xlabel="T²", ylabel="SPE")
     _scales(ax, places, limits)
-    _mark_limits(figure, ax, limits, level)
+    _mark_limits(sheet, limits, level)
     worst = foremost(np.where(found.flagged, ratios.max(axis=1), -1.0), n_labels)
     worst = worst[found.flagged[worst]]
     words = [str(label) for label in getattr(X, "index", range(len(places)))]
     away = np.broadcast_to([1.0, 1.0], (len(worst), 2))
-    label_points(ax, places[worst], [words[i] for i in worst], away, places)
-    return figure
+    label_points(sheet, places[worst], [words[i] for i in worst], away, places)
+    return sheet.figure
 
 
 def _outlier_limits(model: Any, found: Any, level: float) -> Floats:
@@ -259,18 +268,25 @@ def _scales(ax: Axes, places: Floats, limits: Floats) -> None:
             ax.set(**{f"{axis}lim": (-0.02 * top, 1.12 * top)})
 
 
-def _mark_limits(figure: Figure, ax: Axes, limits: Floats, level: float) -> None:
+def _mark_limits(sheet: Sheet, limits: Floats, level: float) -> None:
     """Draw the limits that exist, with a legend for lines and colours."""
+    ax, ink = sheet.ax, sheet.ink
     if np.isfinite(limits[0]):
-        ax.axvline(limits[0], color=MUTED, lw=1.2, ls=DASHED, zorder=2)
+        ax.axvline(limits[0], color=ink.muted, lw=1.2, ls=DASHED, zorder=2)
     if np.isfinite(limits[1]):
-        ax.axhline(limits[1], color=MUTED, lw=1.2, ls=DASHED, zorder=2)
+        ax.axhline(limits[1], color=ink.muted, lw=1.2, ls=DASHED, zorder=2)
     words = [f"limits, {100 * level:g} %", "above one of them"]
-    key(figure, [mark(MUTED, "--"), mark(VERMILION)], words)
+    sheet.key([mark(ink.muted, "--"), mark(ink.vermilion)], words)
 
 
 def contribution_plot(
-    model: Any, x: ArrayLike, *, to: str = "spe", level: float = 0.95, n_features: int = 15
+    model: Any,
+    x: ArrayLike,
+    *,
+    to: str = "spe",
+    level: float = 0.95,
+    n_features: int = 15,
+    ax: Place = None,
 ) -> Figure:
     """Draw what each feature contributes to one row's SPE or T².
 
@@ -285,6 +301,8 @@ def contribution_plot(
     n_features : int, default=15
         Number of features, those with the largest contributions first. Features that the row does
         not have are listed below them, as missing.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -307,18 +325,26 @@ def contribution_plot(
     shown = observed[np.argsort(-np.abs(parts[observed]), kind="stable")][:n_features]
     names = feature_names(model)
     words = [*(names[j] for j in shown), *_absent([names[j] for j in absent])]
-    figure, ax = blank(height=max(2.2, 1.3 + 0.26 * len(words)))
-    colours = np.where(parts[shown] < 0, VERMILION, BLUE)
-    ax.barh(range(len(shown)), np.abs(parts[shown]), color=colours, height=0.72)
-    ax.set_yticks(range(len(words)), words)
-    for label in ax.get_yticklabels()[len(shown) :]:
-        label.set(color=MUTED, style="italic")
-    ax.set(xlabel=f"contribution to {NAMES[to]}", ylim=(len(words) - 0.4, -0.6))
-    ax.grid(False, axis="y")
     title = f"{NAMES[to]} {_verdict(model.outliers(row, level), to)} ({100 * level:g} %)"
-    ax.set_title(title, loc="left", fontsize=SMALL, color=INK)
-    key(figure, [mark(BLUE, "s"), mark(VERMILION, "s")], SIGNS[to], below=True)
-    return figure
+    sheet = canvas(ax, height=max(2.2, 1.3 + 0.26 * len(words)))
+    ax, ink = sheet.ax, sheet.ink
+    draw_bars(ax, ink, parts[shown], words)
+    for label in ax.get_yticklabels()[len(shown) :]:
+        label.set(color=ink.muted, style="italic")
+    ax.set_xlabel(f"contribution to {NAMES[to]}")
+    ax.set_title(title, loc="left", fontsize=SMALL, color=ink.text)
+    sheet.key([mark(ink.vermilion, "s"), mark(ink.blue, "s")], SIGNS[to], below=True)
+    return sheet.figure
+
+
+def draw_bars(ax: Axes, ink: Ink, parts: Floats, words: Sequence[str]) -> None:
+    """Draw contributions downwards, in the colour of their sign; more words have no bar."""
+    colours = np.where(parts < 0, ink.blue, ink.vermilion)
+    ax.barh(range(len(parts)), np.abs(parts), color=colours, height=0.72)
+    ax.set_yticks(range(len(words)), words)
+    ax.set_ylim(len(words) - 0.4, -0.6)
+    ax.grid(False, axis="y")
+    ax.tick_params(axis="y", length=0)
 
 
 MOST_ABSENT = 5
@@ -364,6 +390,7 @@ def calibration(
     levels: Sequence[float] = LEVELS,
     refit: bool = True,
     random_state: int = 0,
+    ax: Place = None,
 ) -> Figure:
     """Hide entries, impute them, and draw how often the intervals contained the true values.
 
@@ -387,6 +414,8 @@ def calibration(
         if it was fitted to other data than X.
     random_state : int, default=0
         Seed that chooses the hidden entries.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -411,13 +440,13 @@ def calibration(
         model = _like(model)
         model.fit(partial)
     if hasattr(model, "column_kinds_"):
-        return _drawn(_covered(model, partial, numbers, hidden, levels))
+        return _drawn(_covered(model, partial, numbers, hidden, levels), ax)
 
     def impute(_: Floats) -> tuple[Floats, Floats]:
         mean, std = model.impute(partial, return_std=True)
         return np.asarray(mean), np.asarray(std)
 
-    return _drawn(calibrate(impute, numbers, hidden, levels))
+    return _drawn(calibrate(impute, numbers, hidden, levels), ax)
 
 
 NO_INTERVALS = "PPCA, FactorAnalysis, MixturePPCA and CopulaPPCA fill entries with intervals."
@@ -469,16 +498,17 @@ def _covered(
     return Calibration(p, np.array(inside), low, high, n)
 
 
-def _drawn(found: Calibration) -> Figure:
-    figure, ax = blank(height=4.6)
-    ax.plot([0, 1], [0, 1], color=MUTED, lw=1, zorder=2)
-    band = ax.fill_between(found.levels, found.low, found.high, color=GRID, zorder=1)
+def _drawn(found: Calibration, place: Place) -> Figure:
+    sheet = canvas(place, height=4.6)
+    ax, ink = sheet.ax, sheet.ink
+    ax.plot([0, 1], [0, 1], color=ink.muted, lw=1, zorder=2)
+    band = ax.fill_between(found.levels, found.low, found.high, color=ink.grid, zorder=1)
     band.set_label("95 % of what chance explains")
-    ax.plot(found.levels, found.coverage, "o-", ms=5, lw=1.2, color=BLUE, zorder=3)
+    ax.plot(found.levels, found.coverage, "o-", ms=5, lw=1.2, color=ink.blue, zorder=3)
     ax.set(xlabel="nominal coverage", ylabel="share of hidden entries inside", aspect="equal")
     ax.set(xlim=(0, 1), ylim=(0, 1))
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-    ax.legend(loc="upper left", frameon=False, fontsize=SMALL, labelcolor=INK)
-    ax.set_title(f"{found.n_hidden} hidden entries", loc="left", fontsize=SMALL, color=INK)
-    return figure
+    ax.legend(loc="upper left", frameon=False, fontsize=SMALL, labelcolor=ink.text)
+    ax.set_title(f"{found.n_hidden} hidden entries", loc="left", fontsize=SMALL, color=ink.text)
+    return sheet.figure

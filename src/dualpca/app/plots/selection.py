@@ -13,18 +13,12 @@ from numpy.typing import ArrayLike
 
 from dualpca import PCA
 from dualpca.app.plots._canvas import (
-    BLUE,
     DASHED,
-    DPI,
-    INK,
-    MUTED,
     SMALL,
-    VERMILION,
-    WIDTH,
     Floats,
-    blank,
-    dress,
-    key,
+    Place,
+    Sheet,
+    canvas,
     mark,
     need,
 )
@@ -32,7 +26,7 @@ from dualpca.app.plots._canvas import (
 # --- variances ---------------------------------------------------------------------------------
 
 
-def scree(model: Any, X: ArrayLike | None = None) -> Figure:
+def scree(model: Any, X: ArrayLike | None = None, *, ax: Place = None) -> Figure:
     """Draw the variance of every direction, and the noise variance (a scree plot).
 
     Parameters
@@ -43,6 +37,8 @@ def scree(model: Any, X: ArrayLike | None = None) -> Figure:
         The data it was fitted to. With it the discarded directions are drawn too, at the cost of
         one more eigendecomposition. Missing values are drawn from the model, five times over, so
         that filled entries vary as measured ones would.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -63,9 +59,10 @@ def scree(model: Any, X: ArrayLike | None = None) -> Figure:
     rest = np.zeros(0) if X is None else _discarded(model, kept, X)
     q, shown = kept.size, kept.size + rest.size
     right = 1.02 * (max(shown, q + 1) + 0.5)
-    figure, ax = blank(height=3.9)
-    ax.plot(np.arange(1, q + 1), kept, "o", ms=5, color=BLUE, zorder=3)
-    ax.plot(np.arange(q + 1, shown + 1), rest, "o", ms=5, mfc="white", color=MUTED, zorder=3)
+    sheet = canvas(ax, height=3.9)
+    ax, ink = sheet.ax, sheet.ink
+    ax.plot(np.arange(1, q + 1), kept, "o", ms=5, color=ink.blue, zorder=3)
+    ax.plot(np.arange(q + 1, shown + 1), rest, "o", ms=5, mfc=ink.face, color=ink.muted, zorder=3)
     ax.set(xlabel="direction, by falling variance", ylabel="variance", yscale="log")
     ax.set_xlim(0.5 - 0.02 * right, right)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -73,9 +70,9 @@ def scree(model: Any, X: ArrayLike | None = None) -> Figure:
     ax.yaxis.set_minor_formatter(NullFormatter())
     kernel = hasattr(model, "kernel_")
     count = f"{q} directions kept" if kernel else f"{q} of {_size(model)}\ndirections kept"
-    _mark_rank(ax, q, count, left=q > 0.7 * right)
-    _mark_noise(ax, model, left=q > 0.7 * right)
-    return figure
+    _mark_rank(sheet, q, count, left=q > 0.7 * right)
+    _mark_noise(sheet, model, left=q > 0.7 * right)
+    return sheet.figure
 
 
 NO_VARIANCES = "Models of one noise for all columns have them: PCA, PPCA, RobustPPCA, BayesianPCA."
@@ -106,37 +103,41 @@ def _discarded(model: Any, kept: Floats, X: ArrayLike) -> Floats:
     return np.asarray([value for value in full[kept.size :] if value > 1e-12 * full[0]])
 
 
-def _mark_rank(ax: Axes, q: int, words: str, left: bool) -> None:
+def _mark_rank(sheet: Sheet, q: int, words: str, left: bool) -> None:
     """Draw a line after direction q, labelled with how many are kept."""
-    ax.axvline(q + 0.5, color=INK, lw=1)
+    ax, ink = sheet.ax, sheet.ink
+    ax.axvline(q + 0.5, color=ink.text, lw=1)
     shift = ScaledTranslation(-0.06 if left else 0.06, -0.02, ax.figure.dpi_scale_trans)
-    text = ax.text(q + 0.5, 1, words, fontsize=SMALL, color=INK)
+    text = ax.text(q + 0.5, 1, words, fontsize=SMALL, color=ink.text)
     text.set(transform=ax.get_xaxis_transform() + shift, va="top", ha="right" if left else "left")
 
 
-def _mark_noise(ax: Axes, model: Any, left: bool) -> None:
+def _mark_noise(sheet: Sheet, model: Any, left: bool) -> None:
     """Draw the noise variance, if there is one, labelled with its value."""
+    ax, colour = sheet.ax, sheet.ink.vermilion
     own = np.asarray(getattr(model, "noise_variance_", 0.0), dtype=np.float64)
     noise = float(own.mean())
     if noise <= 0:
         return
-    ax.axhline(noise, color=VERMILION, lw=1.6, ls=DASHED, zorder=2)
+    ax.axhline(noise, color=colour, lw=1.6, ls=DASHED, zorder=2)
     above = ScaledTranslation(0, 0.05, ax.figure.dpi_scale_trans)
     words, x = f"{'mean ' if own.ndim else ''}noise variance {noise:.3g}", 0.02 if left else 1.0
     text = ax.text(x, noise, words, ha="left" if left else "right", fontsize=SMALL)
-    text.set(transform=ax.get_yaxis_transform() + above, color=VERMILION)
+    text.set(transform=ax.get_yaxis_transform() + above, color=colour)
 
 
 # --- cross-validation --------------------------------------------------------------------------
 
 
-def selection_curve(model: Any) -> Figure:
+def selection_curve(model: Any, *, ax: Place = None) -> Figure:
     """Draw how well each number of components predicts what cross-validation held out.
 
     Parameters
     ----------
     model : PPCA
         Fitted with n_components='cv', 'cv-rows' or 'cv-entries'.
+    ax : sequence of Axes, Figure or SubFigure, default=None
+        Where to draw: two axes, or a figure for all; by default a new figure.
 
     Returns
     -------
@@ -158,18 +159,16 @@ def selection_curve(model: Any) -> Figure:
             "the model must be fitted with n_components='cv', 'cv-rows' or 'cv-entries', got "
             f"n_components={getattr(model, 'n_components', None)!r}, which compares no candidates."
         )
-    figure = Figure(figsize=(WIDTH, 4.6), dpi=DPI, layout="constrained", facecolor="white")
-    top, below = figure.subplots(2, 1, sharex=True, subplot_kw={"axisbelow": True})
+    sheet = canvas(ax, height=4.6, make=lambda region: region.subplots(2, 1, sharex=True), count=2)
+    (top, below), ink = sheet.axes, sheet.ink
     what = "held-out row" if curve.unit == "row" else "hidden entry"
-    dress(top)
-    dress(below)
-    _points(top, curve.candidates, curve.q2, curve.q2_error, BLUE)
-    _points(below, curve.candidates, curve.loglikelihood, curve.loglikelihood_error, VERMILION)
+    _points(top, curve.candidates, curve.q2, curve.q2_error, ink.blue)
+    _points(below, curve.candidates, curve.loglikelihood, curve.loglikelihood_error, ink.vermilion)
     top.set_ylabel("Q²")
     below.set(xlabel="number of components", ylabel=f"log-likelihood\nof a {what}")
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _mark_chosen((top, below), curve.chosen, curve.candidates)
-    return figure
+    _mark_chosen(sheet, curve.chosen, curve.candidates)
+    return sheet.figure
 
 
 def _points(ax: Axes, q: Floats, mean: Floats, error: Floats, colour: str) -> None:
@@ -179,14 +178,14 @@ def _points(ax: Axes, q: Floats, mean: Floats, error: Floats, colour: str) -> No
     ax.errorbar(q, mean, bars, fmt="o", ms=5, color=colour, elinewidth=1.4, capsize=3, zorder=3)
 
 
-def _mark_chosen(both: tuple[Axes, Axes], chosen: int, candidates: Floats) -> None:
+def _mark_chosen(sheet: Sheet, chosen: int, candidates: Floats) -> None:
     """Draw a line at the chosen number, with a label."""
-    for ax in both:
-        ax.axvline(chosen, color=INK, lw=1, zorder=1)
-    left = chosen > candidates.mean()
-    shift = ScaledTranslation(-0.06 if left else 0.06, 0.05, both[0].figure.dpi_scale_trans)
-    text = both[0].text(chosen, 0, f"{chosen} chosen", fontsize=SMALL, color=INK)
-    place = both[0].get_xaxis_transform() + shift
+    for ax in sheet.axes:
+        ax.axvline(chosen, color=sheet.ink.text, lw=1, zorder=1)
+    left, ax = chosen > candidates.mean(), sheet.ax
+    shift = ScaledTranslation(-0.06 if left else 0.06, 0.05, ax.figure.dpi_scale_trans)
+    text = ax.text(chosen, 0, f"{chosen} chosen", fontsize=SMALL, color=sheet.ink.text)
+    place = ax.get_xaxis_transform() + shift
     text.set(transform=place, va="bottom", ha="right" if left else "left")
 
 
@@ -198,13 +197,15 @@ SHOWN = 1.5
 """Interquartile ranges below the lower quartile to which scores are drawn to scale."""
 
 
-def search_history(model: Any) -> Figure:
+def search_history(model: Any, *, ax: Place = None) -> Figure:
     """Draw the score of every trial, and the best so far.
 
     Parameters
     ----------
     model : KernelSearch
         Fitted.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -224,33 +225,35 @@ def search_history(model: Any) -> Figure:
     """
     need(model, "search_history", "the trials of a search", "trials_", instead=SEARCH)
     trials = model.trials_
-    figure, ax = blank(height=3.9)
+    sheet = canvas(ax, height=3.9)
+    ax, ink = sheet.ax, sheet.ink
     floor = _floor([t.score for t in trials if t.score is not None])
-    for state, fill in (("complete", BLUE), ("pruned", "white")):
-        mine = [t for t in trials if t.state == state]
-        _dots(ax, [t for t in mine if t.score >= floor], "o", fill)
-        _dots(ax, [t for t in mine if t.score < floor], "v", fill, floor)
+    for state, fill, edge in (("complete", ink.blue, ink.blue), ("pruned", ink.face, ink.muted)):
+        mine, look = [t for t in trials if t.state == state], {"mfc": fill, "mec": edge}
+        _dots(ax, [t for t in mine if t.score >= floor], "o", look)
+        _dots(ax, [t for t in mine if t.score < floor], "v", look, floor)
     failed = [t for t in trials if t.state == "failed"]
-    place = ax.get_xaxis_transform()
-    ax.plot([t.number for t in failed], [0.02] * len(failed), "x", color=VERMILION, transform=place)
-    _best_line(ax, trials)
+    style: dict[str, Any] = {"color": ink.vermilion, "transform": ax.get_xaxis_transform()}
+    ax.plot([t.number for t in failed], [0.02] * len(failed), "x", **style)
+    _best_line(sheet, trials)
     ax.set(xlabel="trial", ylabel=f"score ({model.objective})")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if trials[0].state == "complete":
-        ax.axhline(trials[0].score, color=VERMILION, lw=1.2, ls=DASHED, zorder=1)
-    _name_marks(figure, trials)
-    return figure
+        ax.axhline(trials[0].score, color=ink.vermilion, lw=1.2, ls=DASHED, zorder=1)
+    _name_marks(sheet, trials)
+    return sheet.figure
 
 
-def _name_marks(figure: Figure, trials: list[Any]) -> None:
+def _name_marks(sheet: Sheet, trials: list[Any]) -> None:
     """Draw a legend of the marks that occur."""
-    hollow = mark(MUTED)
-    hollow.set_markerfacecolor("white")
-    states = {"complete": mark(BLUE), "pruned": hollow, "failed": mark(VERMILION, "x")}
+    ink = sheet.ink
+    hollow = mark(ink.muted)
+    hollow.set_markerfacecolor(ink.face)
+    states = {"complete": mark(ink.blue), "pruned": hollow, "failed": mark(ink.vermilion, "x")}
     shown = {word: m for word, m in states.items() if any(t.state == word for t in trials)}
     if trials[0].state == "complete":
-        shown["first trial"] = mark(VERMILION, "--")
-    key(figure, list(shown.values()), list(shown))
+        shown["first trial"] = mark(ink.vermilion, "--")
+    sheet.key(list(shown.values()), list(shown))
 
 
 def _floor(scores: list[float]) -> float:
@@ -262,31 +265,34 @@ def _floor(scores: list[float]) -> float:
     return float(max(min(scores), low - reach))
 
 
-def _dots(ax: Axes, trials: list[Any], shape: str, fill: str, at: float | None = None) -> None:
+def _dots(
+    ax: Axes, trials: list[Any], shape: str, style: dict[str, Any], at: float | None = None
+) -> None:
     """Draw trials, all at one height if it is given."""
     heights = [t.score if at is None else at for t in trials]
-    edge = BLUE if fill == BLUE else MUTED
-    numbers = [t.number for t in trials]
-    ax.plot(numbers, heights, shape, ms=5, mfc=fill, mec=edge, ls="", zorder=3)
+    ax.plot([t.number for t in trials], heights, shape, ms=5, ls="", zorder=3, **style)
 
 
-def _best_line(ax: Axes, trials: list[Any]) -> None:
+def _best_line(sheet: Sheet, trials: list[Any]) -> None:
     """Draw the best complete score so far."""
     done = [(t.number, t.score) for t in trials if t.state == "complete"]
     if not done:
         return
     numbers, best = [n for n, _ in done], np.maximum.accumulate([s for _, s in done])
     last = trials[-1].number
-    ax.step([*numbers, last], [*best, best[-1]], where="post", color=INK, lw=1.4, zorder=2)
+    style: dict[str, Any] = {"where": "post", "color": sheet.ink.text, "lw": 1.4, "zorder": 2}
+    sheet.ax.step([*numbers, last], [*best, best[-1]], **style)
 
 
-def search_importance(model: Any) -> Figure:
+def search_importance(model: Any, *, ax: Place = None) -> Figure:
     """Draw the share of the scores' variance that each parameter explains alone.
 
     Parameters
     ----------
     model : KernelSearch
         Fitted, with eight trials or more.
+    ax : Axes, Figure or SubFigure, default=None
+        Where to draw; by default in a new figure.
 
     Returns
     -------
@@ -310,14 +316,15 @@ def search_importance(model: Any) -> Figure:
             f"importances need eight judged trials of a searched parameter, got "
             f"{len(model.trials_)} trials. Raise n_trials, or search more than one kernel."
         )
-    figure, ax = blank(height=1.1 + 0.32 * len(found))
+    sheet = canvas(ax, height=1.1 + 0.32 * len(found))
+    ax, ink = sheet.ax, sheet.ink
     names, shares = list(found), list(found.values())
-    ax.barh(names, shares, color=BLUE, height=0.62)
+    ax.barh(names, shares, color=ink.blue, height=0.62)
     ax.invert_yaxis()
     ax.grid(False, axis="y")
     ax.tick_params(axis="y", length=0)
     ax.set_xlim(0, 1.12 * max(max(shares), 0.1))
     for row, share in enumerate(shares):
-        ax.text(share, row, f" {share:.2f}", va="center", fontsize=SMALL, color=INK)
+        ax.text(share, row, f" {share:.2f}", va="center", fontsize=SMALL, color=ink.text)
     ax.set_xlabel("share of the scores' variance (ω²)")
-    return figure
+    return sheet.figure
