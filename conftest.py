@@ -27,7 +27,7 @@ import_module("dualpca")
 
 @pytest.fixture(autouse=True)
 def no_figure_stays_open():
-    """Close what a test or an example drew: pyplot keeps its figures, and warns from the 21st on."""
+    """Close what a test or an example drew: pyplot keeps figures and warns after twenty."""
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")

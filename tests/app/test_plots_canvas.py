@@ -175,6 +175,14 @@ def test_a_legend_in_axes_of_many_points_is_placed_at_once():
     assert ax.get_legend()._loc_real == 1  # upper right
 
 
+def test_a_legend_covers_no_loadings():
+    figure, axes = plt.subplots(1, 2, layout="constrained", figsize=(9, 4))
+    draw("hinton", ax=axes[0])
+    figure.draw_without_rendering()
+    legend = axes[0].get_legend().get_window_extent()
+    assert legend.x0 > axes[0].get_window_extent().x1 and legend.x1 < axes[1].get_window_extent().x0
+
+
 # --- in which style -------------------------------------------------------------------
 
 

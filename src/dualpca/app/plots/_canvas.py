@@ -188,8 +188,14 @@ class Sheet:
         """The first of the axes."""
         return self.axes[0]
 
-    def key(self, marks: Sequence[Any], words: Sequence[str], below: bool = False) -> None:
-        """Draw a legend above (or below) the axes; inside axes that were given."""
+    def key(
+        self,
+        marks: Sequence[Any],
+        words: Sequence[str],
+        below: bool = False,
+        full: bool = False,
+    ) -> None:
+        """Draw a legend above (or below) the axes; inside axes that were given, unless `full`."""
         style: dict[str, Any] = {"labelcolor": self.ink.text, "fontsize": SMALL}
         if self.region is not None:
             style |= {"loc": "outside lower center" if below else "outside upper center"}
@@ -197,6 +203,8 @@ class Sheet:
             return
         drawn = sum(np.size(points.get_offsets()) for points in self.ax.collections)
         style |= {"loc": "best" if drawn < MANY else "upper right"}
+        if full:
+            style |= {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
         self.ax.legend(marks, words, facecolor=self.ink.face, **style)
 
 

@@ -234,7 +234,7 @@ def hinton(model: Any, *, n_features: int = 40, ax: Place = None) -> Figure:
     scaled = getattr(model, "scale_", None) is not None or hasattr(model, "loading_names_")
     unit = " standard deviations" if scaled else ""
     words = [f"positive (a full cell is ±{largest:.2g}{unit})", "negative"]
-    sheet.key([mark(sheet.ink.blue, "s"), mark(sheet.ink.vermilion, "s")], words)
+    sheet.key([mark(sheet.ink.blue, "s"), mark(sheet.ink.vermilion, "s")], words, full=True)
     return sheet.figure
 
 
