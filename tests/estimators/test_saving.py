@@ -37,7 +37,7 @@ pytestmark = [
 
 KINDS = (
     *("pca stream", "ppca", "ppca stream nan", "factors", "bayesian", "robust"),
-    *("cca nan", "imputer"),
+    *("cca nan", "imputer", "monitor", "monitor learning"),
     *("kernel sparse", "dual auto", "probabilistic kernel", "twin", "mixture stream nan"),
     *("chain kernel nan", "classes", "generator mixture", "pipeline", "copula mixed"),
 )

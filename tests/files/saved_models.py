@@ -71,6 +71,8 @@ MODELS = {
     "robust": lambda: dp.RobustPPCA(2).fit(X),
     "robust nan": lambda: dp.RobustPPCA(2, degrees_of_freedom=4).fit(HOLES),
     "robust standardised": lambda: dp.RobustPPCA(standardize=True).fit(X),
+    "monitor": lambda: dp.Monitor(arl=20).fit(X),
+    "monitor learning": lambda: dp.Monitor(dp.PPCA(2), arl=20, lags=1).fit(HOLES).partial_fit(X),
     "bayesian": lambda: dp.BayesianPCA().fit(X),
     "bayesian nan": lambda: dp.BayesianPCA().fit(HOLES),
     "bayesian variational": lambda: dp.BayesianPCA(method="variational").fit(HOLES),
@@ -248,6 +250,8 @@ def outputs(model, rows):
             "reconstruct",
             "posterior",
             "outliers",
+            "contributions",
+            "chart",
             "novelty",
             "denoise",
             "predict",
@@ -286,7 +290,7 @@ def outputs(model, rows):
 
 
 PUBLIC = ("weights_", "means_", "loadings_", "components_", "explained_variance_", "selection_")
-MAIN = ("transform", "predict", "decode")
+MAIN = ("transform", "predict", "decode", "contributions")
 
 
 def result(call):

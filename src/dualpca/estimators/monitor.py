@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import KW_ONLY, field, replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
@@ -95,7 +94,8 @@ class Monitor(MetaEstimatorMixin, Estimator):
     -----
     Hotelling (1931); Jackson & Mudholkar (1979); Lowry et al. (1992) for MEWMA, Crosier (1988) for
     CUSUMs, Alcala & Qin (2009) for contributions. Limits are found by simulating phase I, with the
-    error it leaves in mean and variances, and the rows after it. O(d²) per row.
+    error that it leaves in mean and variances, and the rows after it. O(d²) per row, and O(d³) for
+    a new pattern of missing values; rows that were judged are never kept.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Monitor(MetaEstimatorMixin, Estimator):
     """
 
     _model: MonitorModel = field(init=False)
-    model_: Any = field(init=False)
+    model_: LinearEstimator = field(init=False)
     _accepts_nan = True
 
     phase_one_ = attribute("phase_one")
@@ -372,8 +372,7 @@ class Monitor(MetaEstimatorMixin, Estimator):
         if not self.__sklearn_is_fitted__():
             check_is_fitted(self)  # raises
         given = one_row(rows, self.n_features_in_)
-        plain = isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype.kind == "f"
-        if not (plain and given.shape[1] == self.n_features_in_ and len(given)):
+        if not is_plain_table(given, self.n_features_in_):
             given = self._checked(given, reset=False)
         X = self._host(given)
         if not self.model_._accepts_nan:
@@ -389,7 +388,7 @@ class Monitor(MetaEstimatorMixin, Estimator):
 
     def _kind(self) -> LinearEstimator:
         """Return the estimator to fit clones of."""
-        kind = RobustPPCA(standardize=True) if self.model is None else self.model
+        kind: object = RobustPPCA(standardize=True) if self.model is None else self.model
         if not isinstance(kind, LinearEstimator):
             what = "one of PPCA, RobustPPCA, FactorAnalysis, BayesianPCA, PCA, or None"
             raise ValueError(expected("model", what, kind))
@@ -489,10 +488,17 @@ def one_row(rows: Rows, d: int) -> Rows:
     """
     if isinstance(rows, list | tuple) and rows and np.ndim(rows[0]) == 0:
         rows = np.asarray(rows, dtype=np.float64)
-    if np.ndim(rows) != 1 or not hasattr(rows, "shape") or rows.shape[0] != d:
+    if tuple(getattr(rows, "shape", ())) != (d,):
         return rows
     given = backend.to_numpy(rows) if backend.is_foreign(rows) else np.asarray(rows)
     return given.astype(np.float64).reshape(1, -1)
+
+
+def is_plain_table(rows: Rows, d: int) -> bool:
+    """Return True for an array of numbers of the right width: live rows need no names."""
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.ndim != 2:
+        return False
+    return len(rows) > 0 and int(rows.shape[1]) == d
 
 
 def checked_time(time: Column | object, n: int) -> Host | None:

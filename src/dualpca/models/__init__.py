@@ -11,6 +11,8 @@ function of a table and a request. Read in this order:
   kind).
 - Several Gaussians: `emissions`, which `mixture` and `hidden_markov` share; `clusters` (where they
   begin), `chain` (through time), `kernel_space`.
+- A process through time: `baseline` (what rows show), `monitoring` (charts, episodes, state),
+  `run_lengths` (limits), `phase_one` (bad episodes; learning on).
 - Kernels: `kernel`, `dual`, `probabilistic_kernel`, `twin`.
 
 Others use each module's model, its request and the functions called `fit_…`.

@@ -1,15 +1,7 @@
 """Rows through time: what each shows beside phase I, statistics with a memory, alarms, episodes.
 
-`Baseline` is the Gaussian of phase I as rows are compared with it, `ChartPlan` says how they are
-judged, `State` is how far a monitor has come; `advance` goes on by some rows and draws a `Chart`.
-
-Of a row x, centred, in units of the fit, with what it observed:
-
-- T² and SPE as everywhere (`gaussian.FactorJudge`), with the limits of that pattern;
-- whitened scores y, T² = ‖y‖²: N(0, I_q) under the model, whatever is missing;
-- standardised leave-one-out residuals r_i = (Φx)_i/√Φ_ii, Φ = C_oo⁻¹: how far sensor i is from what
-  the others say of it. r_i² is the reconstruction-based contribution of the sensor (Alcala & Qin
-  2009): by so much xᵀΦx falls if its value is replaced by its expectation given the others.
+`ChartPlan` says how rows are judged, `State` is how far a monitor has come; `advance` goes on by
+some rows and draws a `Chart` of them. What rows show by themselves is in `baseline`.
 
 With a memory: EWMAs of y and r (Lowry et al. 1992), whose statistics are ‖u‖² over its variance
 and the largest |EWMA| over its deviation, and CUSUMs (Crosier 1988; Page 1954). A row is O(d²).
@@ -28,18 +20,8 @@ from scipy import linalg
 
 from dualpca.arrays import Array, cached_property
 from dualpca.data import Host
-from dualpca.errors import DegenerateError
-from dualpca.gaussian import (
-    FactorJudge,
-    Factors,
-    Incomplete,
-    Law,
-    Reference,
-    completed,
-    laws,
-    whiteners,
-)
-from dualpca.models.run_lengths import rule_name
+from dualpca.models.baseline import Baseline, Measures, joined_law, where_judged
+from dualpca.models.run_lengths import both, rule_name
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -62,12 +44,6 @@ MOST_NAMED = 5
 
 REFERENCE_VALUE = 0.5
 """Of CUSUMs: half the shift that they find soonest, in standard deviations."""
-
-CACHED_NUMBERS = 1 << 25
-"""Numbers that the matrices of patterns of missing values may take."""
-
-MAPPED_NUMBERS = 1 << 22
-"""Numbers of such matrices that are made at once."""
 
 # --- What people are shown -----------------------------------------------------------------------
 
@@ -199,264 +175,6 @@ class Chart:
         return DataFrame(self.columns())
 
 
-# --- What rows are compared with -----------------------------------------------------------------
-
-
-class Seen(NamedTuple):
-    """What a pattern of missing values is multiplied with, and the laws of its T² and SPE."""
-
-    matrix: Floats  # (q + w + d, w), of scores, SPE's residuals, leave-one-out residuals
-    known: Floats | None  # (q, q), projection on the directions that are determined; None: all
-    laws: tuple[Law, Law]  # of one row
-
-
-class Measures(NamedTuple):
-    """What rows show by themselves, without a memory."""
-
-    scores: Floats  # (n, q), whitened
-    residuals: Floats  # (n, d), standardised, NaN where nothing was observed
-    t2: Floats  # (n,)
-    spe: Floats  # (n,)
-    keys: tuple[bytes, ...]  # the pattern of each row
-    judged: Flags  # (n,), something was observed
-
-    def backwards(self) -> Measures:
-        """Return the same, last row first."""
-        y, r, t2, spe = (A[::-1] for A in self[:4])
-        return Measures(y, r, t2, spe, self.keys[::-1], self.judged[::-1])
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """The Gaussian of phase I, as rows are compared with it.
-
-    Parameters
-    ----------
-    center, scale : arrays of shape (w,)
-        Rows minus the one, over the other, have the density `factors`, of mean 0.
-    factors : Factors
-    reference : Reference
-    unit : float
-        Of SPE: σ², or 1 where sensors differ in noise.
-    noise : array of shape (w,)
-        Of every sensor given the loadings, for leave-one-out residuals: also where the model takes
-        it to be the same in all.
-    spread : array of shape (d,)
-        Standard deviation of the leave-one-out residuals in phase I, which is 1 under the model.
-    """
-
-    center: Annotated[Array, "d"]
-    scale: Annotated[Array, "d", "> 0"]
-    factors: Annotated[Factors, "d q"]
-    reference: Reference
-    unit: Annotated[float, "> 0"]
-    noise: Annotated[Array, "d", "> 0"]
-    spread: Annotated[Array, "s", "> 0"]
-
-    @property
-    def q(self) -> int:
-        """Number of causes."""
-        return int(self.factors.W.shape[1])
-
-    @property
-    def d(self) -> int:
-        """Number of sensors; `w` counts those of earlier rows too."""
-        return int(self.spread.shape[0])
-
-    @cached_property
-    def _seen(self) -> dict[bytes, Seen]:
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave prepared matrices behind."""
-        return {name: value for name, value in vars(self).items() if name != "_seen"}
-
-    def inward(self, rows: Floats) -> Floats:
-        """Return rows around the centre in units of the fit."""
-        found: Floats = (rows - self.center) / self.scale
-        return found
-
-    def seen(self, keys: Sequence[bytes]) -> list[Seen]:
-        """Return what each of some patterns is multiplied with; made once for every pattern."""
-        known, w = self._seen, len(self.center)
-        new = [key for key in dict.fromkeys(keys) if key not in known]
-        size = w * (self.q + w + self.d)
-        if new and (len(known) + len(new)) * size > CACHED_NUMBERS:
-            known.clear()
-            new = list(dict.fromkeys(keys))
-        step = max(1, MAPPED_NUMBERS // size)
-        found: dict[bytes, Seen] = {}
-        for i in range(0, len(new), step):
-            found |= self._made(new[i : i + step])
-        if len(found) * size <= CACHED_NUMBERS:
-            known.update(found)
-            found = known
-        return [found[key] for key in keys]
-
-    def _made(self, keys: list[bytes]) -> dict[bytes, Seen]:
-        """Return what some patterns are multiplied with."""
-        masks = np.stack([np.frombuffer(key, dtype=np.bool_) for key in keys]).astype(np.float64)
-        maps = FactorJudge(self.factors, self.reference, self.unit).maps(masks)
-        J, _ = whiteners(self.covariance, masks)
-        phi = J.swapaxes(1, 2) @ J
-        own = np.sqrt(np.maximum(np.diagonal(phi, axis1=1, axis2=2), 1e-300))
-        d = self.d
-        left_out = phi[:, :d] / (own[:, :d] * self.spread)[:, :, None]
-        both, known = laws(self.reference, maps.degrees), maps.degrees.k >= self.q
-        found = {}
-        for i, key in enumerate(keys):
-            matrix = np.concatenate([maps.scores[i], maps.residuals[i], left_out[i]])
-            projection = None if known[i] else maps.known[i]
-            found[key] = Seen(
-                np.ascontiguousarray(matrix), projection, (_law_of(both[0], i), _law_of(both[1], i))
-            )
-        return found
-
-    @property
-    def covariance(self) -> Floats:
-        """WWᵀ + noise, (w, w)."""
-        found: Floats = self.factors.W @ self.factors.W.T + np.diag(self.noise)
-        return found
-
-    def measured(self, rows: Floats) -> Measures:
-        """Return what rows (n, w) in the units of the user show; every row by itself.
-
-        A row is one product with a vector, so that what is found does not depend on the rows that
-        it comes with.
-        """
-        X = self.inward(rows)
-        there = ~np.isnan(X)
-        X = np.where(there, X, 0.0)
-        keys = tuple(row.tobytes() for row in there)
-        q, w, d = self.q, len(self.center), self.d
-        found = np.empty((len(X), q + w + d))
-        for i, seen in enumerate(self.seen(keys)):
-            np.dot(seen.matrix, X[i], out=found[i])
-        judged: Flags = np.any(there[:, :d], axis=1)
-        y, e, r = found[:, :q], found[:, q : q + w], found[:, q + w :]
-        t2, spe = (np.einsum("ij,ij->i", A, A) for A in (y, e))
-        r = np.where(there[:, :d], r, np.nan)
-        return Measures(y, r, _where(judged, t2), _where(judged, spe), keys, judged)
-
-
-def _law_of(law: Law, i: int) -> Law:
-    """Return the law of one of several patterns."""
-    two = law.scale2, law.dfn2
-    one, other = (None if part is None else part[i : i + 1] for part in two)
-    return Law(law.scale[i : i + 1], law.dfn[i : i + 1], law.dfd[i : i + 1], one, other, law.tails)
-
-
-def _joined_law(found: Sequence[Law]) -> Law:
-    """Return the law of several rows."""
-    scale, dfn, dfd = (np.concatenate([law[k] for law in found]) for k in range(3))
-    two = [
-        None if found[0][k] is None else np.concatenate([law[k] for law in found]) for k in (3, 4)
-    ]
-    return Law(scale, dfn, dfd, two[0], two[1], found[0].tails)
-
-
-def _where(judged: Flags, values: Floats) -> Floats:
-    return np.where(judged, values, np.nan)
-
-
-NOISELESS = 1e-10
-"""Noise that a model without any is given, by its smallest variance."""
-
-LEAST_NOISE_SHARE = 0.01
-"""Smallest noise of a sensor, by the average."""
-
-NOISE_ROUNDS = 20
-"""EM steps for the noise of every sensor, given the loadings."""
-
-
-def baseline_of(
-    factors: Factors,
-    reference: Reference | None,
-    unit: float,
-    units: tuple[Floats, Floats],
-    rows: Floats,
-    d: int,
-) -> tuple[Baseline, Floats]:
-    """Return the Gaussian of phase I as rows are compared with it, and what its rows showed.
-
-    Parameters
-    ----------
-    factors : Factors
-        In units of the fit.
-    reference : Reference, optional
-    unit : float
-        Of SPE.
-    units : pair of arrays of shape (w,)
-        What rows are subtracted and divided by to have the units of the fit.
-    rows : array of shape (n, w)
-        Phase I, in the units of the user.
-    d : int
-        Number of sensors; the other columns are those of earlier rows.
-
-    Returns
-    -------
-    baseline : Baseline
-    shown : array of shape (n, q + d + w)
-        Scores, leave-one-out residuals and SPE's residuals of the rows, with what is missing drawn.
-    """
-    factors, unit = _with_noise(factors, unit)
-    center, scale = units[0] + units[1] * factors.mu, units[1]
-    factors = replace(factors, mu=np.zeros_like(factors.mu))
-    baseline = Baseline(
-        center=center,
-        scale=scale,
-        factors=factors,
-        reference=reference or Reference(float(len(rows)), float(len(rows))),
-        unit=unit,
-        noise=factors.psi,
-        spread=np.ones(d),
-    )
-    X = baseline.inward(rows)
-    q, w = baseline.q, len(center)
-    if q < w:
-        baseline = replace(baseline, noise=_noise_of(factors, X))
-    r = baseline.measured(rows).residuals
-    spread = np.sqrt(np.nanmean(r * r, axis=0))
-    baseline = replace(baseline, spread=np.where(spread > LEAST_SPREAD, spread, 1.0))
-    if np.isnan(X).any():
-        X = completed(replace(factors, psi=baseline.noise), X)
-    [seen] = baseline.seen([np.ones(w, dtype=np.bool_).tobytes()])
-    shown = X @ seen.matrix.T
-    return baseline, np.concatenate([shown[:, :q], shown[:, q + w :], shown[:, q : q + w]], axis=1)
-
-
-def _with_noise(factors: Factors, unit: float) -> tuple[Factors, float]:
-    """Return a density with a little noise where a model of all components has none."""
-    if np.all(factors.psi > 0):
-        return factors, unit
-    d, q = factors.W.shape
-    sizes = np.sum(factors.W**2, axis=0)
-    if q < d or not sizes.min() > NOISELESS * sizes.max():
-        raise DegenerateError(
-            "the model leaves no noise beside its components, so that nothing off them can be "
-            "judged. Fit with fewer components, or leave out columns that others determine."
-        )
-    least = NOISELESS * float(sizes.min())
-    return replace(factors, psi=np.full(d, least)), least
-
-
-def _noise_of(factors: Factors, X: Floats) -> Floats:
-    """Return the noise of every sensor given the loadings, from the rows, (w,)."""
-    psi: Floats = factors.psi
-    if not np.all(psi == psi[0]):
-        return psi  # a model of it
-    rows = Incomplete(X, None, int(factors.W.shape[1]))
-    least = LEAST_NOISE_SHARE * float(psi.mean())
-    for _ in range(NOISE_ROUNDS):
-        sums = rows.sums(replace(factors, psi=psi, dof=math.inf))
-        found = sums.off(factors.W) / np.maximum(sums.n, 1.0)
-        psi = np.where(sums.n > 0, np.maximum(found, least), psi)
-    return psi
-
-
-LEAST_SPREAD = 1e-6
-"""Deviation of leave-one-out residuals below which a sensor did not vary in phase I."""
-
 # --- How rows are judged -------------------------------------------------------------------------
 
 
@@ -513,7 +231,7 @@ class ChartPlan:
         if new:
             both = [seen.laws for seen in self.baseline.seen(new)]
             found = [
-                _joined_law([pair[k] for pair in both]).limit(self.levels.get(name, 0.5))
+                joined_law([pair[k] for pair in both]).limit(self.levels.get(name, 0.5))
                 for k, name in enumerate(("t2", "spe"))
             ]
             known.update(
@@ -526,7 +244,7 @@ class ChartPlan:
         both = [seen.laws for seen in self.baseline.seen(measures.keys)]
         found = []
         for k, values in enumerate((measures.t2, measures.spe)):
-            p = _joined_law([pair[k] for pair in both]).pvalue(np.where(measures.judged, values, 0))
+            p = joined_law([pair[k] for pair in both]).pvalue(np.where(measures.judged, values, 0))
             found.append(-np.log10(np.maximum(p, 1e-300)))
         return np.where(measures.judged[:, None], np.stack(found, axis=1), np.nan)
 
@@ -603,7 +321,8 @@ class Trace(NamedTuple):
         if not found.size or found.max() < SURELY_OFF + 2 * math.log(found.size):
             found = np.maximum(found, self._of_causes(baseline))
         total = float(found.sum())
-        return found / total if total > 0 else found
+        shares: Floats = found / total if total > 0 else found
+        return shares
 
     def _of_causes(self, baseline: Baseline) -> Floats:
         """Return the contributions of the sensors to T² of the mean scores, (d,)."""
@@ -754,7 +473,7 @@ def follow(plan: ChartPlan, state: State, measures: Measures) -> Followed:
         values["cusum"], cusum = _crosier(cusum, y)
     if "residual_cusum" in plan.statistics:
         values["residual_cusum"], both = _two_sided(both, r, there)
-    values = {name: _where(measures.judged, found) for name, found in values.items()}
+    values = {name: where_judged(measures.judged, found) for name, found in values.items()}
     after = replace(
         state,
         seen=state.seen + len(y),
@@ -903,15 +622,16 @@ class Judged(NamedTuple):
         """Where each statistic is above its limit."""
         return {name: values > self.limits[name] for name, values in self.statistics.items()}
 
-    @property
-    def ratios(self) -> dict[str, Floats]:
-        """The statistics by their limits, 0 where there is none."""
-        found = {}
+    def raised(self, i: int) -> tuple[tuple[str, ...], float]:
+        """Return the statistics of a row above their limits, and the largest by its limit."""
+        found, largest = [], 0.0
         for name, values in self.statistics.items():
-            limits = self.limits[name]
-            good = (limits > 0) & np.isfinite(limits) & ~np.isnan(values)
-            found[name] = np.where(good, values, 0.0) / np.where(good, limits, 1.0)
-        return found
+            value, limit = float(values[i]), float(self.limits[name][i])
+            if value > limit:
+                found.append(name)
+            if value > 0 and 0 < limit < math.inf:
+                largest = max(largest, value / limit)
+        return tuple(found), largest
 
 
 def judged(plan: ChartPlan, measures: Measures, followed: Followed) -> Judged:
@@ -999,26 +719,23 @@ def noted(
     found : Judged
     time : array of shape (n,), optional
     """
-    over, ratios = found.over, found.ratios
-    alarms = any_of(over, len(ewma))
-    done = list(state.traces)
-    now = done.pop() if done and not done[-1].over else None
+    alarms = any_of(found.over, len(ewma))
+    *done, last = (*state.traces, None)
+    if state.traces and not state.traces[-1].over:
+        last = done.pop()
+    now: Trace | None = last
     if now is None and not alarms.any():
         return state.traces
     for i in np.flatnonzero(measures.judged):
+        row = state.seen + int(i)
         if alarms[i]:
             moment = None if time is None else Moment.of(time[i])
-            if now is None:
-                now = Trace.at(state.seen + int(i), plan.baseline.d, plan.baseline.q, moment)
-            raised = tuple(name for name in over if over[name][i])
-            peak = max(float(ratio[i]) for ratio in ratios.values())
-            row = measures.residuals[i], ewma[i], measures.scores[i]
-            now = now.with_alarm(state.seen + int(i), raised, peak, row, moment)
+            now = now or Trace.at(row, plan.baseline.d, plan.baseline.q, moment)
+            shown = measures.residuals[i], ewma[i], measures.scores[i]
+            now = now.with_alarm(row, *found.raised(int(i)), shown, moment)
         elif now is not None:
             now = now._replace(quiet=now.quiet + 1, over=now.quiet + 1 >= QUIET)
-            if now.over:
-                done.append(now)
-                now = None
+            done, now = ([*done, now], None) if now.over else (done, now)
     return tuple(done) if now is None else (*done, now)
 
 
@@ -1159,8 +876,8 @@ class MonitorModel:
         """The limits of a complete row."""
         plan = self.plan
         key = np.ones(len(plan.baseline.center), dtype=np.bool_).tobytes()
-        both = dict(zip(("t2", "spe"), plan.row_limits([key])[0].tolist(), strict=True))
-        own = {name: both[name] for name in plan.statistics if name in both}
+        pair = dict(zip(("t2", "spe"), plan.row_limits([key])[0].tolist(), strict=True))
+        own = {name: pair[name] for name in both(plan.statistics)}
         return {
             name: own.get(name, plan.limits.get(name, math.inf)) for name in plan.statistics
         } | {name: limit for name, limit in plan.limits.items() if " " in name}
@@ -1174,17 +891,13 @@ class MonitorModel:
 def goes_together(model: MonitorModel) -> bool:
     """Return True if the parts of a monitor, as read from a file, fit each other."""
     plan, record = model.plan, model.record
-    rules = [rule_name(name, rule) for rule in plan.rules for name in _both(plan.statistics)]
+    rules = [rule_name(name, rule) for rule in plan.rules for name in both(plan.statistics)]
     needed = {name for name in plan.statistics if name not in ("t2", "spe")} | set(rules)
     named = set(plan.statistics) <= set(WORDS) and needed <= set(plan.limits)
-    levels = set(_both(plan.statistics)) <= set(plan.levels)
+    levels = set(both(plan.statistics)) <= set(plan.levels)
     same = set(record.statistics) == set(record.limits)
     states = [model.state] if model.learned is None else [model.state, model.learned.state]
     return named and levels and same and all(_is_of(plan, state) for state in states)
-
-
-def _both(names: Sequence[str]) -> list[str]:
-    return [name for name in ("t2", "spe") if name in names]
 
 
 def _is_of(plan: ChartPlan, state: State) -> bool:

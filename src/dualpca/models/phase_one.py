@@ -13,20 +13,18 @@ from scipy import special
 
 from dualpca.data import Host
 from dualpca.gaussian import FactorJudge, Factors, Reference, autocorrelation, laws
+from dualpca.models.baseline import Baseline, Measures, baseline_of
 from dualpca.models.monitoring import (
     QUIET,
-    Baseline,
     ChartPlan,
     Judged,
     LearnedMoments,
-    Measures,
     MonitorModel,
     PhaseOneRecord,
     State,
     Trace,
     advance,
     any_of,
-    baseline_of,
     follow,
     judged,
     noted,
@@ -36,6 +34,7 @@ from dualpca.models.run_lengths import (
     ROWS,
     Limits,
     RunLengths,
+    both,
     limits_of,
     ordinary_rows,
     simulated,
@@ -62,6 +61,9 @@ UNUSUAL = 2.0
 
 SEEN_BY_CHANCE = 4.0
 """Standard errors from which an autocorrelation counts."""
+
+LIGHT_TAILS = 60.0
+"""Degrees of freedom from which averages of rows do not know a t from the Gaussian."""
 
 MOST_ALIKE = 0.98
 """Largest autocorrelation whose innovations are monitored."""
@@ -173,7 +175,7 @@ class _Drawn:
             alike,
             min(max(wider, 1.0), 4.0),
             along,
-            reference.tails,
+            reference.tails if reference.tails < LIGHT_TAILS else math.inf,
             spe,
         )
         rng = np.random.default_rng(request.seed)
@@ -240,7 +242,7 @@ def _bad_rows(plan: ChartPlan, measures: Measures) -> Flags:
     early. Where both are, the fault is. Rows beside them that are unusual by themselves go too.
     """
     forward, backward = _over(plan, measures), _over(plan, measures.backwards())
-    alone = {name: forward.pop(name) for name in ("t2", "spe") if name in forward}
+    alone = {name: forward.pop(name) for name in both(plan.statistics)}
     n = len(measures.t2)
     back = any_of({name: backward[name] for name in forward}, n)[::-1]
     bad = any_of(alone, n) | (any_of(forward, n) & back)
@@ -268,10 +270,8 @@ def _aside(plan: ChartPlan, measures: Measures, bad: Flags, time: Host | None) -
     found = judged(plan, measures, followed)
     statistics = {name: np.where(bad, A, np.nan) for name, A in found.statistics.items()}
     beside = bad & ~any_of(found.over, len(bad))  # not above a limit by themselves
-    for name in ("spe", "t2"):
-        if name in statistics and beside.any():
-            statistics[name] = np.where(beside, found.limits[name] * (1 + 1e-9), statistics[name])
-            break
+    for name in both(plan.statistics)[-1:]:
+        statistics[name] = np.where(beside, found.limits[name] * (1 + 1e-9), statistics[name])
     found = Judged(statistics, found.limits)
     traces = noted(plan, fresh, measures, followed.residuals, found, time)
     return tuple(trace._replace(over=True) for trace in traces)

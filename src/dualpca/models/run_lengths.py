@@ -58,7 +58,7 @@ SHARED_DIRECTIONS = 32
 FACTORS = (0.3, 3.0)
 """Common factors of the run lengths of statistics alone that are tried."""
 
-ROWS_AT_ONCE = 50
+ROWS_DRAWN = 50
 """Rows of all runs that are drawn at once."""
 
 ALARMS = 150
@@ -318,8 +318,8 @@ def _rows(
     phi[:q] = ordinary.scores
     dependent, before = bool(phi.any()), drawn(1)[:, 0]
     fresh_share = np.sqrt(1 - phi * phi)
-    for t in range(0, length, ROWS_AT_ONCE):
-        new = drawn(min(ROWS_AT_ONCE, length - t))
+    for t in range(0, length, ROWS_DRAWN):
+        new = drawn(min(ROWS_DRAWN, length - t))
         kept = new
         if dependent:
             kept = np.empty_like(new)
