@@ -341,3 +341,41 @@ def test_reports_of_a_fit_move_the_bar(rows):
     assert bar.tasks[0].total == 1000
     assert 0 < bar.tasks[0].completed < 1000
     assert "of 1000" in bar.tasks[0].description
+
+
+def test_score_gives_reasons_and_contributions(place, model, rows, tmp_path, quick, inside):
+    odd = rows.copy()
+    odd[5] += [0, 0, 9, 0, 0]
+    odd[7, 1] = np.nan
+    _named(odd).write_parquet(tmp_path / "odd.parquet")
+    out = tmp_path / "s.csv"
+    found = quick("score", "m.dpca", tmp_path / "odd.parquet", "-o", out, cwd=place)
+    table = reading.read(out)
+    wanted = model.contributions(_named(odd), signed=True)
+    for j, name in enumerate(NAMES):
+        np.testing.assert_array_equal(table[f"contribution of {name}"], np.asarray(wanted)[:, j])
+    flagged = table["outlier"].to_numpy()
+    assert [bool(words) for words in table["reason"].fill_null("")] == flagged.tolist()
+    at = found["outliers"].index(6)
+    times = table["spe"][5] / table["spe_limit"][5]
+    assert found["reasons"][at].startswith(f"SPE {times:.3g} × its limit: c ")
+    assert table["reason"][5] == found["reasons"][at]
+
+
+def test_score_by_a_monitor_takes_rows_as_they_follow_one_another(rows, tmp_path, quick, inside):
+    table = _named(np.tile(rows, (4, 1)) + 0.05 * np.random.default_rng(1).normal(size=(240, 5)))
+    fitted = dp.Monitor(random_state=0).fit(table)
+    fitted.save(tmp_path / "p.dpca")
+    later = table.with_columns(
+        pl.col("b") + pl.when(pl.int_range(240) >= 200).then(2.0).otherwise(0)
+    )
+    later.write_parquet(tmp_path / "t.parquet")
+    found = quick("score", "p.dpca", "t.parquet", "-o", "s.parquet", cwd=tmp_path)
+    chart = fitted.chart(later)
+    judged = pl.read_parquet(tmp_path / "s.parquet")
+    assert found["n_outliers"] == int(chart.alarms.sum()) and found["arl"] == 370
+    for name, values in chart.statistics.items():
+        np.testing.assert_array_equal(judged[name], values)
+    assert judged["reason"][230].split(":")[1].startswith(" b ")
+    words = inside("score", "p.dpca", "t.parquet", cwd=tmp_path)[1]
+    assert "in alarm, and one false alarm in 370 ordinary rows is expected" in words

@@ -44,6 +44,11 @@ COMMANDS = {
         "_compare",
         "Fit every model to most rows, and compare how they describe the rest.",
     ),
+    "monitor": (
+        "_live",
+        "Learn from a table what is ordinary, and write a monitor for `dualpca watch`.",
+    ),
+    "watch": ("_live", "Judge rows as they come, and tell of alarms; Ctrl-C stops."),
     "report": ("_pages", "Write a report on a model and a table as one HTML page with figures."),
     "explore": ("_pages", "Explore a model in the browser; Ctrl-C stops the server."),
     "reproduce": (

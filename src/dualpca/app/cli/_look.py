@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -56,7 +56,9 @@ def score(
 ) -> None:
     """Score rows: log-density, distances with their limits, and which rows are unusual.
 
-    For a hidden Markov model, the log-likelihood of every sequence.
+    The table has the reason of every unusual row in words, and what each feature contributes to
+    SPE, with the sign of its deviation. A monitor judges rows as they follow one another. For a
+    hidden Markov model, the log-likelihood of every sequence.
     """
     refuse_json_and_table(as_json, output)
 
@@ -86,22 +88,43 @@ class _Scores:
         self.odd: list[Any] = []
         self.n_empty = 0
         self.empty: list[Any] = []
+        self.reasons: list[str] = []
+        self.explains = False
+        model = job.model
+        explains = hasattr(model, "contributions") and not hasattr(model, "score_sequences")
+        self.names = job.prep.features if explains and job.prep.kinds is None else []
+        self.arl = float(model.arl) if hasattr(model, "episodes_") else 0.0
 
     def step(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the scores of the rows of a batch."""
         job, X = self.job, self.job.rows(frame)
         if hasattr(job.model, "score_sequences"):
             return self._sequences(frame, X)
-        values = scored(job.model, X, self.level)
+        values, parts = self._judged(X) if self.arl else (scored(job.model, X, self.level), None)
+        if self.names and parts is None and "outlier" in values:
+            parts = Parts.of(job.model, X)
+        reasons = explained(values, parts, self.names)
         if job.prep.kinds is not None:
             values = {RELATIVE if k == "log_density" else k: v for k, v in values.items()}
         elif "log_density" in values and not hasattr(job.model, "kernel_"):
             values["log_density"] = job.prep.undone_density(values["log_density"], X)
+        values |= {"reason": reasons} if reasons is not None else {}
+        values |= {} if parts is None else parts.columns(self.names)
         table = job.identified(pl.DataFrame(values), frame)
         if job.id_column is None:
             first = self.seen + 1
             table.insert_column(0, pl.Series("row", range(first, first + frame.height)))
         return self._count(table, frame.height)
+
+    def _judged(self, X: Any) -> tuple[dict[str, Any], Parts]:
+        """Return what a monitor says of the rows that come next, and the contributions."""
+        chart = self.job.model.update(X)
+        found: dict[str, Any] = {}
+        for name, statistic in chart.statistics.items():
+            found |= {name: statistic, f"{name}_limit": chart.limits[name]}
+        found["outlier"] = chart.alarms
+        found["empty"] = np.isnan(np.asarray(X, dtype=float)).all(axis=1)
+        return found, Parts(chart.contributions, chart.contributions)
 
     def _sequences(self, frame: pl.DataFrame, X: Any) -> pl.DataFrame:
         parts = self.job.lengths(self.lengths) or [frame.height]
@@ -124,7 +147,11 @@ class _Scores:
         if "outlier" in table.columns:
             odd = table.filter(pl.col("outlier")).to_series(0)
             self.n_odd = (self.n_odd or 0) + len(odd)
-            self.odd += odd.head(KEPT - len(self.odd)).to_list()
+            room = KEPT - len(self.odd)
+            self.odd += odd.head(room).to_list()
+            self.explains = "reason" in table.columns
+            if self.explains:
+                self.reasons += table.filter(pl.col("outlier"))["reason"].head(room).to_list()
         if "empty" in table.columns:
             empty = table.filter(pl.col("empty")).to_series(0)
             self.n_empty += len(empty)
@@ -139,9 +166,54 @@ class _Scores:
             result[f"mean_{name}"] = self.density / self.rows
         if self.n_odd is not None:
             result |= {"n_outliers": self.n_odd, "outliers": self.odd}
-            result["expected_outliers"] = (1 - self.level) * (self.rows - self.n_empty)
+            result |= {"reasons": self.reasons} if self.explains else {}
+            if self.arl:
+                result["arl"] = self.arl
+            else:
+                result["expected_outliers"] = (1 - self.level) * (self.rows - self.n_empty)
             result |= {"n_empty": self.n_empty, "empty": self.empty}
         return result
+
+
+class Parts(NamedTuple):
+    """What features contribute to SPE and to T², (n, d) each, with the sign of the deviation."""
+
+    spe: Any
+    t2: Any
+
+    @classmethod
+    def of(cls, model: Any, X: Any) -> Parts:
+        """Return the contributions of rows."""
+        found = (model.contributions(X, to=to, signed=True) for to in ("spe", "t2"))
+        return cls(*(np.asarray(part, dtype=float) for part in found))
+
+    def columns(self, names: list[str]) -> dict[str, Any]:
+        """Return one column per feature: to SPE, or to T² where there is no residual."""
+        values = self.spe if np.any(self.spe) else self.t2
+        return {f"contribution of {name}": values[:, j] for j, name in enumerate(names)}
+
+
+def explained(values: dict[str, Any], parts: Parts | None, names: list[str]) -> list[str] | None:
+    """Return why rows are unusual, in words; nothing for those that are not.
+
+    None where a model has no limits of T² and SPE.
+    """
+    from dualpca.app.live.words import reason, shares
+
+    limits = [name for name in values if f"{name}_limit" in values and name != "novelty"]
+    if not limits:
+        return None
+    found = [""] * len(values["outlier"])
+    for i in np.flatnonzero(values["outlier"]).tolist():
+        by = {k: float(np.divide(values[k][i], values[f"{k}_limit"][i])) for k in limits}
+        by = {k: x for k, x in by.items() if not np.isnan(x)}
+        own = (
+            None
+            if parts is None
+            else (parts.t2 if max(by, key=by.__getitem__) == "t2" else parts.spe)
+        )
+        found[i] = reason(by, {} if own is None else shares(own[i], names))
+    return found
 
 
 def scored(model: Any, X: Any, level: float) -> dict[str, Any]:
@@ -175,11 +247,14 @@ def _score_words(found: dict[str, Any]) -> str:
         lines.append(f"mean log-likelihood relative to independent columns {value:.6g}")
     if "outliers" in found:
         rows = found["rows"] - found["n_empty"]
-        lines.append(
-            f"{found['n_outliers']} beyond the {found['level']:g} limits, where "
-            f"{found['expected_outliers']:.3g} of {rows} ordinary rows are expected"
-            + _which(found["outliers"], found["n_outliers"])
+        expected = (
+            f"in alarm, and one false alarm in {found['arl']:g} ordinary rows is expected"
+            if "arl" in found
+            else f"beyond the {found['level']:g} limits, where {found['expected_outliers']:.3g} of "
+            f"{rows} ordinary rows are expected"
         )
+        which = _which(found["outliers"], found["n_outliers"])
+        lines.append(f"{found['n_outliers']} {expected}{which}")
         if found["n_empty"]:
             which = _which(found["empty"], found["n_empty"])
             lines.append(f"{found['n_empty']} empty, and not judged{which}")

@@ -320,7 +320,7 @@ def explore(
         door = open_door(host, port, token)
         held.extend((prepare(session, door, show), door))
         if not door.is_private:
-            _warn(host)
+            warn_of_host(host)
         return {"url": door.link, "port": door.port, "model": fitted, "rows": session.n}
 
     try:
@@ -335,7 +335,8 @@ def explore(
         print("Stopped.")
 
 
-def _warn(host: str) -> None:
+def warn_of_host(host: str) -> None:
+    """Warn that a page can be reached from elsewhere."""
     print(
         f"warning: --host {host} lets other machines reach this port. Whoever has the "
         "link can see the data, and the connection is not encrypted.",

@@ -46,17 +46,27 @@ def note(words: str) -> None:
     warnings.warn(words, NoteWarning, stacklevel=2)
 
 
-def run(command: str, as_json: bool, work: Callable[[], Mapping[str, Any]], words: Any) -> None:
+def run(
+    command: str,
+    as_json: bool,
+    work: Callable[[], Mapping[str, Any]],
+    words: Any,
+    streams: bool = False,
+) -> None:
     """Do the work and print the result: as JSON, or as the text that `words` makes of it.
+
+    Work that `streams` prints lines itself: there is no progress bar then, and the result is one
+    line more.
 
     Exit statuses: 0 done, 1 refused by the model, 2 wrong usage, 3 the table, 4 the model file,
     5 nothing could be written, 130 interrupted, 141 the reader of the output has gone. A result
     of interrupted work has a true `interrupted`.
     """
     try:
-        with _told_warnings(), _progress(command, hidden=as_json):
+        with _told_warnings(), _progress(command, hidden=as_json or streams):
             found = work()
-        text = json.dumps(plain(found), indent=2, allow_nan=False) if as_json else words(found)
+        indent = None if streams else 2
+        text = json.dumps(plain(found), indent=indent, allow_nan=False) if as_json else words(found)
         if text:
             print(text, flush=True)
     except (KeyboardInterrupt, InterruptWarning):

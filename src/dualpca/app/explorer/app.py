@@ -75,26 +75,33 @@ CSV: dict[int | str, dict[str, Any]] = {
 }
 
 
-def static_files() -> dict[str, bytes]:
-    """Return the files of the page by name, read now: no request names a path."""
-    folder = resources.files(__package__).joinpath("static")
+def static_files(package: str = __package__) -> dict[str, bytes]:
+    """Return the files of a page by name, read now: no request names a path."""
+    folder = resources.files(package).joinpath("static")
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
 def create(session: Session, run: str) -> FastAPI:
     """Return the application for one session; `run` lets open pages notice a restart."""
+    app = application("explorer", static_files())
+    serve_health(app, run)
+    _serve_model(app, session, run)
+    _serve_points(app, session)
+    _serve_rows(app, session)
+    return app
+
+
+def application(name: str, files: dict[str, bytes]) -> FastAPI:
+    """Return an application that serves a page and its files, and explains errors."""
     app = FastAPI(
-        title="dualpca explorer",
+        title=f"dualpca {name}",
         version=dualpca.__version__,
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
         responses=REFUSALS,
     )
     _handle_errors(app)
-    _serve_page(app)
-    _serve_model(app, session, run)
-    _serve_points(app, session)
-    _serve_rows(app, session)
+    _serve_page(app, files)
     return app
 
 
@@ -117,7 +124,7 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
-        print(f"dualpca explore: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"dualpca: {type(error).__name__}: {error}", file=sys.stderr)
         return _words(500, "Internal error: see the terminal.")
 
 
@@ -125,9 +132,7 @@ def _words(status: int, words: str, headers: Any = None) -> JSONResponse:
     return JSONResponse({"error": words[:500]}, status, headers=headers)
 
 
-def _serve_page(app: FastAPI) -> None:
-    files = static_files()
-
+def _serve_page(app: FastAPI, files: dict[str, bytes]) -> None:
     @app.get("/", include_in_schema=False)
     def page() -> Response:
         return Response(files["index.html"], media_type=KINDS[".html"])
@@ -139,14 +144,18 @@ def _serve_page(app: FastAPI) -> None:
         return Response(files[name], media_type=KINDS["." + name.rpartition(".")[2]])
 
 
-def _serve_model(app: FastAPI, session: Session, run: str) -> None:
-    columns = columns_of(session)
-    described = describe(session, columns, run)
-    kept: dict[int, bytes] = {}
+def serve_health(app: FastAPI, run: str) -> None:
+    """Let open pages notice a restart."""
 
     @app.get("/api/health")
     async def health() -> Health:
         return Health(run=run)
+
+
+def _serve_model(app: FastAPI, session: Session, run: str) -> None:
+    columns = columns_of(session)
+    described = describe(session, columns, run)
+    kept: dict[int, bytes] = {}
 
     @app.get("/api/model")
     async def model() -> ModelAnswer:
@@ -340,7 +349,12 @@ def open_door(host: str, port: int, token: str | None = None) -> Door:
 
 
 def prepare(session: Session, door: Door, show: bool) -> Any:
-    """Return the server, imported and built, so that the printed link works at once."""
+    """Return the server of a session."""
+    return server_of(create(session, secrets.token_hex(4)), door, show)
+
+
+def server_of(app: FastAPI, door: Door, show: bool) -> Any:
+    """Return a server, imported and built, so that the printed link works at once."""
     import uvicorn
 
     from dualpca.app.explorer.connections import Connection
@@ -351,7 +365,6 @@ def prepare(session: Session, door: Door, show: bool) -> Any:
             if show:
                 webbrowser.open(door.link)
 
-    app = create(session, secrets.token_hex(4))
     settings = uvicorn.Config(
         Guard(app, door.token, door.host, door.port),
         log_level="error",

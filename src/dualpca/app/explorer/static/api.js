@@ -50,8 +50,10 @@ function poll() {
   }, 800);
 }
 
-export const health = async () => (await ask("/api/health")).json();
-export const getModel = async () => (await ask("/api/model")).json();
+export const getJson = async (path) => (await ask(path)).json();
+export const getBlob = async (path) => (await ask(path)).blob();
+export const health = () => getJson("/api/health");
+export const getModel = () => getJson("/api/model");
 export const getPoints = async (component) => floats(await ask(`/api/points/${component}`));
 export const getColours = async (column) => floats(await ask(`/api/colours/${column}`));
 
