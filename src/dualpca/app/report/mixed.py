@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from dualpca.app.calibration import hide
-from dualpca.app.report import beside, data, places, trust
+from dualpca.app.report import beside, data, places, through_time, trust
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.directions import ARROWS, REACH, Loadings, drawn_arrow, drawn_loadings
 from dualpca.app.report.figures import (
@@ -465,6 +465,7 @@ def unusual(subject: MixedSubject) -> Section:
             Table(header, rows or none, caption, words=True),
         ],
         [trust.expected_text(subject, np.maximum(*found))],
+        trust.verdict_of(subject, found),
     )
 
 
@@ -587,6 +588,23 @@ def filled(subject: MixedSubject) -> Section:
         "columns with dots far to the left: the others tell what they are. Columns at 1 or beyond "
         "cannot be told from the others, and what is filled in there is a typical value.",
         [*parts, *([sure] if sure else [])],
+        (),
+        "" if subject.complete else _verdict(subject, found),
+    )
+
+
+def _verdict(subject: MixedSubject, found: Hidden) -> str:
+    """Return how well missing entries can be filled, in a sentence."""
+    errors = [_errors(subject, found, j) for j in range(subject.d)]
+    share = [error / plain_ for n, error, plain_ in errors if n and plain_ > 0]
+    if not share:
+        return ""
+    inside = found.inside[~np.isnan(found.inside)]
+    held = f"; {percent(LEVEL)} ranges contain {percent(float(inside.mean()))} of the numbers"
+    return (
+        "Known entries that were hidden are filled with "
+        f"{percent(float(np.median(share)))} of the error of a typical value, in the median column"
+        f"{held if inside.size else ''}."
     )
 
 
@@ -735,6 +753,7 @@ SECTIONS: dict[str, Callable[[MixedSubject], Section | None]] = {
     "What the model keeps of each row": rebuilt,
     "What the model considers typical": invented,
     "Unusual rows": unusual,
+    "Rows over time": through_time.through_time,
     "How well entries are filled": filled,
 }
 """In the order of the page, by the name under which a section that does not apply is listed."""
