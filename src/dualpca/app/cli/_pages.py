@@ -290,6 +290,7 @@ def explore(
     token: Annotated[
         str | None, typer.Option("--token", help="Token of the link, for tests; random by default.")
     ] = None,
+    time: TimeColumn = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
     name: NameHere = None,
     components: Components = None,
@@ -314,14 +315,16 @@ def explore(
         from dualpca.app.explorer.app import open_door, prepare
         from dualpca.app.explorer.session import open_session
 
-        frame = None
+        frame, when = None, None
         if table is None:
             refuse_fitting(first, choice, components, standardize, name)
             fitted, metadata = load_model(first)
         else:
             asked = Asked(model, table, Path(), source, choice, id_column=id_column, name=name)
             asked = asked._replace(components=components, standardize=standardize, seed=seed)
+            asked = asked._replace(time=time)
             fitted, metadata, frame = _opened(asked)
+            when = _timed(asked, frame, metadata.get("table", {}))
         session = open_session(
             fitted,
             frame,
@@ -330,6 +333,7 @@ def explore(
             curve=curve,
             id_column=id_column,
             source=table or "no table",
+            time=when,
         )
         door = open_door(host, port, token)
         held.extend((prepare(session, door, show), door))
