@@ -236,7 +236,7 @@ def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
     """Return the model with its metadata and the table; a model is fitted where none is given."""
     if asked.model is None:
         options = (asked.id_column, asked.components, asked.standardize, asked.seed)
-        more = {"beside": asked.beside, "time": asked.time}
+        more: dict[str, Any] = {"beside": asked.beside, "time": asked.time}
         made = fit_here(asked.data, asked.source, asked.choice, *options, asked.name, **more)
         metadata = metadata_of(made.prep) | made.apart.entry()
         return made.model, metadata, pl.concat(made.table.open())
