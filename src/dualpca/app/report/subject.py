@@ -476,12 +476,13 @@ def _rows(
 
 def _time(frame: pl.DataFrame | None, time: Any, others: list[str], n: int) -> TimeAxis | None:
     """Return the time of rows: as given, else found among columns that the model does not use."""
-    if isinstance(time, TimeAxis) or time is None or isinstance(time, str):
-        if isinstance(time, str) and frame is None:
-            return None if time == NONE else _column(frame, time, "time")
-        if frame is None or isinstance(time, TimeAxis):
-            return time if isinstance(time, TimeAxis) else None
+    if isinstance(time, TimeAxis):
+        return time
+    if frame is not None and (time is None or isinstance(time, str)):
         return find_time(frame, time, others)
+    if time is None or (isinstance(time, str) and time == NONE):
+        return None
+    time = _column(frame, time, "time")
     column = time if isinstance(time, pl.Series) else pl.Series("time", _plain(time), strict=False)
     found = read_time(column.alias(column.name or "time"))
     if found is None or len(column) != n:

@@ -439,8 +439,7 @@ def choose(
         else _given_verdict(name, one, given[name])
         for name, one in found.columns.items()
     }
-    free = {k: v for k, v in found.clocks.items() if k not in {*given, *one_hot, identifier}}
-    time = None if asked or timeless else chosen_time(free)
+    time = None if asked or timeless else _time(found, {*given, *one_hot, identifier})
     verdicts |= {} if time is None else {time: "time"}
     ids = [name for name, verdict in verdicts.items() if verdict == "id"]
     complete = [name for name in ids if _known(found.columns[name]) == found.rows]
@@ -466,11 +465,7 @@ def choose(
                 bounds.append(f"{one.bounds} in {name!r}")
                 made.bounded.append(name)
     made.notes.extend(_left_notes(found, ids, [rows] if rows in ids else [], left))
-    if time is not None:
-        made.notes.append(
-            f"column {time!r} tells the time of rows and is not part of the model (--columns "
-            "chooses columns)."
-        )
+    made.notes.extend(_time_notes(time))
     if kinds is None:
         made.notes.extend(_level_notes(made, one_hot))
     else:
@@ -491,6 +486,11 @@ def choose(
         made.notes.extend(_suspicions(name, found.columns[name]))
         _check_finite(name, found.columns[name], lambda row: label(row, rows))
     return made._replace(identifier=rows, time=time)
+
+
+def _time(found: Profile, others: Collection[str | None]) -> str | None:
+    """Return the column that tells the time of rows, not one of those that serve otherwise."""
+    return chosen_time({k: clock for k, clock in found.clocks.items() if k not in others})
 
 
 def _known(one: Figures | Words | Refused) -> int:
@@ -674,6 +674,11 @@ def _why(one: Figures | Words | Refused) -> str:
     if isinstance(figures, Figures) and figures.run is not None:
         return "it counts the rows"
     return "whole numbers that never repeat"
+
+
+def _time_notes(time: str | None) -> list[str]:
+    told = "tells the time of rows and is not part of the model (--columns chooses columns)."
+    return [] if time is None else [f"column {time!r} {told}"]
 
 
 def _level_notes(made: Choices, one_hot: Sequence[str]) -> list[str]:
