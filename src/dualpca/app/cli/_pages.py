@@ -318,6 +318,8 @@ def explore(
         frame, when = None, None
         if table is None:
             refuse_fitting(first, choice, components, standardize, name)
+            if time is not None:
+                raise UsageError(f"--time {time}: name a table too, after the model file.")
             fitted, metadata = load_model(first)
         else:
             asked = Asked(model, table, Path(), source, choice, id_column=id_column, name=name)

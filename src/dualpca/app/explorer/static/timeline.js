@@ -299,7 +299,11 @@ function hover(px, py) {
 plot.addEventListener("keydown", (event) => {
   if (!order || event.ctrlKey || event.metaKey || event.altKey) return;
   const sign = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (event.key === "Enter") selectPeriod();
+  if (event.key === "Escape" && period && !state.selection.length) {
+    period = null;
+    tellPeriod();
+    redraw(false);
+  } else if (event.key === "Enter") selectPeriod();
   else if (sign) {
     const whole = span[1] - span[0];
     period ??= [span[0], span[0] + whole / 20];
