@@ -364,9 +364,14 @@ def _gpu_sums(
         sample = X[:: -(-int(X.shape[0]) // HEAD), :]
         found = algebra.fused_scatter(X, shift, weights, sample)
         return None if found is None else (size, *found)
-    xp = backend.namespace(X)
-    if weights is not None or X.dtype != xp.float64:
+    if weights is not None or X.dtype != backend.namespace(X).float64:
         return None
+    return _raw_sums(X, size, shift)
+
+
+def _raw_sums(X: Array, size: float, shift: Array) -> tuple[float, Array, Array] | None:
+    """Return the same of rows that are multiplied as they are, if no mean is large."""
+    xp = backend.namespace(X)
     head = X[: min(HEAD, X.shape[0]), :] - shift
     if not bool(xp.all(shift * shift < FAR_MEAN * xp.mean(head * head, axis=0))):
         return None
