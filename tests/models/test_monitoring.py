@@ -13,6 +13,7 @@ from dualpca.models.baseline import baseline_of
 from dualpca.models.monitoring import (
     QUIET,
     Episode,
+    Innovations,
     Judged,
     Moment,
     State,
@@ -110,7 +111,11 @@ def test_innovations_of_a_first_order_process_are_independent():
         rows[t] = phi * rows[t - 1] + math.sqrt(1 - phi**2) * fresh[t]
     rows += np.arange(D)
     rows[rng.random(3000) < 0.1] = np.nan
-    shown = plan(base, smoothing=1.0, innovations=(np.full(Q, phi), np.full(D, phi)))
+    shown = plan(
+        base,
+        smoothing=1.0,
+        innovations=Innovations(np.full(Q, phi), np.full(D, phi), np.eye(Q), np.ones(D)),
+    )
     found = follow(shown, State.fresh(shown), base.measured(rows)).values["mewma"]
     found = found[~np.isnan(found)]
     assert stats.kstest(found, stats.chi2(Q).cdf).pvalue > 0.001
@@ -135,7 +140,11 @@ RULES = [f"{name} {rule}" for name in ("t2", "spe") for rule in ("2 of 3", "4 in
 PLANS = {
     "usual": {},
     "cusums": {"statistics": ("t2", "cusum", "residual_cusum")},
-    "innovations": {"innovations": (np.full(Q, 0.5), np.full(D, 0.3))},
+    "innovations": {
+        "innovations": Innovations(
+            np.full(Q, 0.5), np.full(D, 0.3), np.eye(Q) + 0.1, np.full(D, 1.1)
+        )
+    },
     "rules": {
         "rules": ((2, 3), (4, 4)),
         "limits": dict.fromkeys(("mewma", "residual", *RULES), 2.0),

@@ -156,8 +156,9 @@ class Monitor(MetaEstimatorMixin, Estimator):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(200, 1)) + 0.5 * rng.normal(size=(200, 4))
         >>> X[50:60, 2] += 4.0  # a sensor was off
-        >>> [str(episode) for episode in Monitor().fit(X).set_aside_]
-        ['rows 50 to 59: SPE, residual; x2 97 %, x0 1 %, x1 1 %, x3 1 %']
+        >>> [episode] = Monitor().fit(X).set_aside_
+        >>> episode.start, episode.end, episode.sensors[0][0]
+        (50, 60, 'x2')
         """
         self._check_parameters()
         rows = self._host(self._checked(X, reset=True, min_rows=2))
@@ -287,7 +288,7 @@ class Monitor(MetaEstimatorMixin, Estimator):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(300, 1)) + 0.5 * rng.normal(size=(300, 4))
         >>> X[250:, 1] += 2.0
-        >>> [episode] = Monitor().fit(X[:200]).chart(X[200:]).episodes
+        >>> episode = Monitor().fit(X[:200]).chart(X[200:]).episodes[-1]
         >>> episode.end is None, episode.sensors[0][0]
         (True, 'x1')
         """
@@ -333,7 +334,8 @@ class Monitor(MetaEstimatorMixin, Estimator):
         --------
         >>> import numpy as np
         >>> from dualpca import Monitor
-        >>> X = np.random.default_rng(0).normal(size=(100, 3))
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(100, 1)) + 0.5 * rng.normal(size=(100, 4))
         >>> monitor = Monitor().fit(X)
         >>> chart = monitor.update(X)
         >>> monitor.n_seen_, monitor.reset().n_seen_

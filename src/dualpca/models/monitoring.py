@@ -123,9 +123,8 @@ class Chart:
     Examples
     --------
     >>> from dualpca import Monitor
-    >>> X = np.random.default_rng(0).normal(size=(300, 1)) + 0.3 * np.random.default_rng(1).normal(
-    ...     size=(300, 4)
-    ... )
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 1)) + 0.3 * rng.normal(size=(300, 4))
     >>> chart = Monitor().fit(X[:200]).chart(X[200:])
     >>> sorted(chart.statistics), chart.contributions.shape
     (['mewma', 'residual', 'spe', 't2'], (100, 4))
@@ -163,10 +162,11 @@ class Chart:
         Examples
         --------
         >>> from dualpca import Monitor
-        >>> X = np.random.default_rng(0).normal(size=(60, 2))
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 1)) + 0.5 * rng.normal(size=(60, 3))
         >>> frame = Monitor(statistics=("t2", "spe")).fit(X).phase_one_.to_frame()
         >>> list(frame)[:3]
-        ['row', 'spe', 'spe limit']
+        ['row', 't2', 't2 limit']
         """
         try:
             from pandas import DataFrame
@@ -176,6 +176,51 @@ class Chart:
 
 
 # --- How rows are judged -------------------------------------------------------------------------
+
+
+class Innovations(NamedTuple):
+    """What rows show beyond what those before them tell, as first-order processes.
+
+    x_t − φ^g x_{t−g} over √(1 − φ^{2g}), g rows after the latest that is known, is white only as
+    far as φ and the variances are; `root` and `size` make it so in phase I.
+    """
+
+    scores: Annotated[Array, "q", "> -1, < 1"]  # φ
+    residuals: Annotated[Array, "d", "> -1, < 1"]
+    root: Annotated[Array, "q q"]  # times the innovations of the scores: white
+    size: Annotated[Array, "d", "> 0"]  # deviations of those of the residuals
+
+    @classmethod
+    def of(cls, y: Floats, r: Floats) -> Innovations:
+        """Return those of the scores and residuals of phase I, (n, q) and (n, d)."""
+        p, s = _lag_one(y), _lag_one(r)
+        e = (y[1:] - p * y[:-1]) / np.sqrt(1 - p * p)
+        f = (r[1:] - s * r[:-1]) / np.sqrt(1 - s * s)
+        K = e.T @ e / max(len(e), 1)
+        ridge = 1e-9 * max(float(np.trace(K)), 1e-300) * np.eye(len(K))
+        root = np.linalg.inv(np.linalg.cholesky(K + ridge))
+        size = np.sqrt(np.mean(f * f, axis=0))
+        return cls(p, s, root, np.where(size > LEAST_INNOVATION, size, 1.0))
+
+
+SEEN_BY_CHANCE = 4.0
+"""Standard errors from which an autocorrelation counts."""
+
+MOST_ALIKE = 0.98
+"""Largest autocorrelation whose innovations are monitored."""
+
+LEAST_INNOVATION = 1e-6
+"""Deviation below which a sensor did not vary in phase I."""
+
+
+def _lag_one(values: Floats) -> Floats:
+    """Return the autocorrelation of every column, 0 where it may be chance."""
+    n = len(values)
+    C = values - values.mean(axis=0)
+    size = np.sum(C * C, axis=0)
+    phi = np.sum(C[1:] * C[:-1], axis=0) / np.where(size > 0, size, 1.0)
+    phi = np.where(np.abs(phi) > SEEN_BY_CHANCE / np.sqrt(n), phi + (1 + 3 * phi) / n, 0.0)
+    return np.clip(phi, -MOST_ALIKE, MOST_ALIKE)
 
 
 @dataclass(frozen=True)
@@ -197,8 +242,8 @@ class ChartPlan:
         Of T² and SPE: the share of ordinary rows below their limits.
     rules : tuple of pairs of int
         (k, m): k of the last m rows.
-    innovations : pair of arrays, (q,) and (d,), optional
-        φ of scores and of residuals, of whose innovations the statistics with a memory are made.
+    innovations : Innovations, optional
+        Of scores and residuals, which the statistics with a memory are then made of.
     names : tuple of str
         Of the sensors.
     """
@@ -211,7 +256,7 @@ class ChartPlan:
     levels: dict[str, Annotated[float, "> 0, < 1"]]
     rules: tuple[tuple[int, int], ...]
     names: Annotated[tuple[str, ...], "d"]
-    innovations: tuple[Annotated[Array, "q"], Annotated[Array, "d"]] | None = None
+    innovations: Annotated[Innovations, "q d"] | None = None
 
     @cached_property
     def _row_limits(self) -> dict[bytes, tuple[float, float]]:
@@ -550,7 +595,7 @@ def _two_sided(s: Floats, r: Floats, there: Flags) -> tuple[Floats, Floats]:
 
 
 def _innovations(
-    phi: tuple[Floats, Floats],
+    made: Innovations,
     y: Floats,
     residuals: tuple[Floats, Flags],
     known: list[Floats | None],
@@ -561,7 +606,7 @@ def _innovations(
     After g rows an AR(1) keeps φ^g: (x_t − φ^g x_{t−g})/√(1 − φ^{2g}). Scores of rows that do not
     determine all of them are left out.
     """
-    q, both, (r, observed) = y.shape[1], np.concatenate(phi), residuals
+    q, both, (r, observed) = y.shape[1], np.concatenate(made[:2]), residuals
     whole = np.array([P is None for P in known], dtype=np.bool_)
     there = np.concatenate([np.repeat(whole[:, None], q, axis=1), observed], axis=1)
     X, found = np.concatenate([y, r], axis=1), np.zeros((len(y), len(both)))
@@ -574,7 +619,9 @@ def _innovations(
         gap = np.where(there[i], 1.0, gap + (gap > 0))
     nothing = np.zeros((q, q))
     left: list[Floats | None] = [None if P is None else nothing for P in known]
-    return found[:, :q], found[:, q:], left, np.stack([value, gap])
+    for e in found:  # row by row, so that no product depends on the rows beside
+        e[:q] = made.root @ e[:q]
+    return found[:, :q], found[:, q:] / made.size, left, np.stack([value, gap])
 
 
 def _runs(surprise: Floats, recent: Floats, k: int, m: int) -> Floats:

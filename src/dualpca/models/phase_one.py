@@ -17,6 +17,7 @@ from dualpca.models.baseline import Baseline, Measures, baseline_of
 from dualpca.models.monitoring import (
     QUIET,
     ChartPlan,
+    Innovations,
     Judged,
     LearnedMoments,
     MonitorModel,
@@ -59,14 +60,8 @@ ROUGH_ROWS = 250_000
 UNUSUAL = 2.0
 """−log₁₀ p from which a row beside a bad one is bad too."""
 
-SEEN_BY_CHANCE = 4.0
-"""Standard errors from which an autocorrelation counts."""
-
 LIGHT_TAILS = 60.0
 """Degrees of freedom from which averages of rows do not know a t from the Gaussian."""
-
-MOST_ALIKE = 0.98
-"""Largest autocorrelation whose innovations are monitored."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +148,15 @@ class _Drawn:
         q, d, reference = baseline.q, baseline.d, baseline.reference
         self.statistics = tuple(name for name in request.statistics if _measures(name, baseline))
         y, r = shown[:, :q], shown[:, q : q + d]
-        self.innovations = None
-        alike = (0.0, 0.0)
+        self.innovations: Innovations | None = None
+        alike: tuple[float, ...] = (0.0, 0.0)
         if request.dynamics == "auto":
             alike = (autocorrelation(y, q), autocorrelation(r, _effective(r)))
         elif request.dynamics == "ar":
-            self.innovations = (_lag_one(y), _lag_one(r))
-            alike = (float(np.mean(np.abs(_lag_one(y)))) if q else 0.0, float(np.mean(_lag_one(r))))
-            alike = (max(alike[0], 0.0), max(alike[1], 0.0))
+            self.innovations = Innovations.of(y, r)
+            alike = tuple(
+                max(float(np.mean(p)), 0.0) if p.size else 0.0 for p in self.innovations[:2]
+            )
         judge = FactorJudge(baseline.factors, reference, baseline.unit)
         degrees = judge.degrees()
         spe = laws(reference, degrees)[1]
@@ -172,7 +168,7 @@ class _Drawn:
             q,
             d,
             max(reference.n, 3.0),
-            alike,
+            (alike[0], alike[1]),
             min(max(wider, 1.0), 4.0),
             along,
             reference.tails if reference.tails < LIGHT_TAILS else math.inf,
@@ -223,16 +219,6 @@ def _effective(values: Floats) -> float:
     """Return the effective number of columns, (Σλ)²/Σλ²."""
     S = values.T @ values
     return float(np.trace(S) ** 2 / max(np.sum(S * S), 1e-300))
-
-
-def _lag_one(values: Floats) -> Floats:
-    """Return the autocorrelation of every column, 0 where it may be chance."""
-    n = len(values)
-    C = values - values.mean(axis=0)
-    size = np.sum(C * C, axis=0)
-    phi = np.sum(C[1:] * C[:-1], axis=0) / np.where(size > 0, size, 1.0)
-    phi = np.where(np.abs(phi) > SEEN_BY_CHANCE / np.sqrt(n), phi + (1 + 3 * phi) / n, 0.0)
-    return np.clip(phi, -MOST_ALIKE, MOST_ALIKE)
 
 
 def _bad_rows(plan: ChartPlan, measures: Measures) -> Flags:

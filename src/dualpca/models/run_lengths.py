@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -217,7 +217,7 @@ def _paths(
     memory = _Memory(statistics, smoothing, reference_value, q, d, runs)
     remembered = [name for name in statistics if name not in ("t2", "spe")]
     t = 0
-    for fresh, kept in _rows(ordinary, runs, length, rng):
+    for fresh, kept in _rows(ordinary, runs, length, rng, innovations):
         end = t + kept.shape[1]
         if "t2" in paths:
             paths["t2"][t:end] = np.einsum("ijk,ijk->ji", kept[:, :, :q], kept[:, :, :q])
@@ -229,9 +229,7 @@ def _paths(
                 if drawn
                 else np.einsum("ijk,ijk->ji", e, e)
             )
-        series = np.ascontiguousarray(
-            (fresh if innovations else kept)[:, :, : q + d].swapaxes(0, 1)
-        )
+        series = np.ascontiguousarray(fresh[:, :, : q + d].swapaxes(0, 1))
         for i in range(end - t):
             found = memory.after(series[i])
             for name in remembered:
@@ -297,7 +295,11 @@ def _whitening(q: int, nu: float, runs: int, rng: np.random.Generator) -> Single
 
 
 def _rows(
-    ordinary: OrdinaryRows, runs: int, length: int, rng: np.random.Generator
+    ordinary: OrdinaryRows,
+    runs: int,
+    length: int,
+    rng: np.random.Generator,
+    innovations: bool,
 ) -> Iterator[tuple[Singles, Singles]]:
     """Yield blocks of rows of all runs, (runs, b, m), independent and as they follow."""
     k, m = ordinary.root.shape
@@ -314,6 +316,9 @@ def _rows(
         return found.reshape(runs, b, m)
 
     phase_one = _PhaseOne.drawn(ordinary, drawn(1)[:, 0], rng)
+    # innovations do not depend on one another: their mean is known as well as n rows tell
+    alone = replace(ordinary, scores=0.0, residuals=0.0)
+    fresh = _PhaseOne.drawn(alone, drawn(1)[:, 0], rng) if innovations else phase_one
     phi = np.full(m, ordinary.residuals, dtype=np.float32)
     phi[:q] = ordinary.scores
     dependent, before = bool(phi.any()), drawn(1)[:, 0]
@@ -327,7 +332,7 @@ def _rows(
                 before = phi * before + fresh_share * new[:, i]
                 kept[:, i] = before
         seen = phase_one.seen(kept)
-        yield (seen if not dependent else phase_one.seen(new)), seen
+        yield (fresh.seen(new) if innovations else seen), seen
 
 
 # --- Limits --------------------------------------------------------------------------------------
