@@ -126,7 +126,8 @@ def test_once_goes_on_where_it_stopped(inside, folder):
     assert alarms == [] and "has no end yet" in said and "resumed after row 400" in said
     with (folder / "live.csv").open("a") as file:
         file.write(rest)
-    alarms, said = watched(inside, "live.csv", "--once", "--log", "log.csv", cwd=folder)
+    path = folder / "live.csv"  # the same file by another name
+    alarms, said = watched(inside, path, "--once", "--log", "log.csv", cwd=folder)
     assert "Judged 1 row:" in said
     assert pl.read_csv(folder / "log.csv")["row"].to_list() == list(range(1, 402))
 

@@ -444,31 +444,34 @@ def open_watch(
             "ordinary operation with `dualpca monitor`."
         )
     layout = _layout(fitted, metadata, reading)
+    source = data if data == "-" else os.path.realpath(data)
     mark, state = fingerprint(model), None
     if kept is not None and not anew and os.path.exists(kept):
         again, state = load_state(kept)
-        fitted, state = _resumed(fitted, again, state, mark, model, data)
+        fitted, state = _resumed(fitted, again, state, mark, model, source)
     first = state is None
-    state = state or State(mark, data)
-    name = "standard input" if data == "-" else data
-    records = Records(layout, name, _say, state.header)
-    if data == "-":
-        tail: FileTail | StreamTail = StreamTail(sys.stdin)
-    else:
-        tail = FileTail(data, _say, None if first or state.source != data else state.place)
+    state = state or State(mark, source)
+    same, state.source = data != "-" and state.source == source, source
+    records = Records(layout, "standard input" if data == "-" else data, _say, state.header)
+    with ExitStack() as stack:
+        if data == "-":
+            tail: FileTail | StreamTail = StreamTail(sys.stdin)
+        else:
+            tail = FileTail(data, _say, None if first or not same else state.place)
+        stack.callback(tail.close)
         if first and skip:
             _skip(tail, records)
-    same = data != "-" and state.source == data
-    state.source = data
-    outs = [
-        None if path is None else Out(path, was, same)
-        for path, was in ((log, state.log), (alarms, state.alarms))
-    ]
-    if data == "-" and outs[0] is not None:
-        state.rows += outs[0].more
-    return Watch(
-        fitted, records, tail, state, kept, _tell, as_json=as_json, log=outs[0], alarms=outs[1]
-    )
+        outs = []
+        for path, was in ((log, state.log), (alarms, state.alarms)):
+            outs.append(None if path is None else Out(path, was, same))
+            if outs[-1] is not None:
+                stack.callback(outs[-1].close)
+        if data == "-" and outs[0] is not None:
+            state.rows += outs[0].more
+        files = {"log": outs[0], "alarms": outs[1]}
+        found = Watch(fitted, records, tail, state, kept, _tell, as_json=as_json, **files)
+        stack.pop_all()
+    return found
 
 
 def _layout(fitted: Any, metadata: dict[str, Any], reading: dict[str, Any]) -> Layout:
@@ -483,11 +486,11 @@ def _layout(fitted: Any, metadata: dict[str, Any], reading: dict[str, Any]) -> L
 
 
 def _resumed(
-    fitted: Any, again: Any, state: State, mark: str, model: str, data: str
+    fitted: Any, again: Any, state: State, mark: str, model: str, source: str
 ) -> tuple[Any, State]:
     """Return the monitor and the state to go on with."""
-    if state.source != data:
-        _say(f"the state is of {state.source}: {data} is read from its start.")
+    if state.source != source:
+        _say(f"the state is of {state.source}: {source} is read from its start.")
         state.header = None
     if state.model == mark:
         _say(f"resumed after row {state.rows}.")
