@@ -44,6 +44,7 @@ from dualpca.gaussian.observed import (
 )
 from dualpca.gaussian.reference import (
     Reference,
+    Unseen,
     completed,
     incomplete_reference,
     noisy_reference,
