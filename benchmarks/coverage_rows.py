@@ -817,6 +817,64 @@ for made, n, share, reps in (
     )(partial(limits_with_unequal_noise, partial(made, 2), n, share))
 
 
+CAUSES = (20.0, 8.0, 4.0, 2.0)
+"""Variances of four causes of 16 sensors, strong and weak, in units of the average noise."""
+OF_SENSORS = np.sqrt(np.linspace(0.2, 1.8, 16))
+PROCESS_MODELS = (PPCA, RobustPPCA, FactorAnalysis)
+PROCESS_LEVELS = (0.95, 0.99, 0.999)
+
+
+def flags_of(make: Callable[[], Any], X: Floats, new: Floats, level: float) -> Count:
+    """Count the new rows that a fit with the default number of components does not flag."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)
+        flagged = np.asarray(make().fit(X).outliers(new, level).flagged)
+    return Count(float((~flagged).sum()), flagged.size)
+
+
+def limits_of_sensors(
+    make: Callable[[], Any], level: float, n: int, share: float, rng: Rng
+) -> Count:
+    W = loadings(rng, 16, CAUSES)
+    X, new = rows_of(rng, n, W, OF_SENSORS)[0], rows_of(rng, 3000, W, OF_SENSORS)[0]
+    return flags_of(make, hide(rng, X, share)[0], hide(rng, new, share)[0], level)
+
+
+def limits_of_batches(make: Callable[[], Any], level: float, n: int, half: bool, rng: Rng) -> Count:
+    """Judge unfolded batches, 8 variables × 40 points, whole or after half of the points."""
+    s = np.linspace(0, 1, 40)
+    shapes = np.stack([np.ones(40), 0.8 * s, 0.6 * np.sin(3 * s), np.maximum(s - 0.5, 0)])
+    W = (shapes[:, :, None] * rng.standard_normal((4, 1, 8))).reshape(4, 320).T
+    noise = np.outer(0.7 + 0.6 * s, np.sqrt(np.linspace(0.2, 1.8, 8))).ravel()
+    X, new = rows_of(rng, n, W, noise)[0], rows_of(rng, 1000, W, noise)[0]
+    if half:
+        new[:, 160:] = np.nan
+    return flags_of(make, X, new, level)
+
+
+for made in PROCESS_MODELS:
+    reps = 20 if made is RobustPPCA else 40
+    for level in PROCESS_LEVELS:
+        called = f"`{made.__name__}.outliers(level={level:g})`"
+        for n in (100, 500):
+            add(
+                f"limits-sensors-{made.__name__}-{level:g}-{n}",
+                called,
+                f"{n} × 16, q by default, unequal noise, 10 % missing",
+                level,
+                reps,
+            )(partial(limits_of_sensors, made, level, n, 0.1))
+        for half in (False, True):
+            add(
+                f"limits-batches-{made.__name__}-{level:g}-{half:d}",
+                called,
+                "60 unfolded batches × 320, q by default, unequal noise"
+                + (", half of each new one known" if half else ""),
+                level,
+                reps,
+            )(partial(limits_of_batches, made, level, 60, half))
+
+
 @add("limits-copula", "`CopulaPPCA.outliers`", "400 × 8 mixed columns, q = 2", 0.95, 50)
 def _(rng: Rng) -> Count:
     model = CopulaPPCA(2, column_kinds=KINDS).fit(mixed_table(rng, 400)[0])

@@ -18,6 +18,8 @@ from benchmarks.run import Row, Run
 
 Q, D, BLOCK = 10, 64, 32
 LATENT, NOISE = 8, 0.3
+FAIR = {"float64": 1e-9, "float32": 1e-5}
+"""Error of an eigenvalue with which a contestant counts, unless ours is larger."""
 SETTINGS: dict[str, dict[str, Any]] = {"": {}, ", tol=1e-4": {"tol": 1e-4}}
 """Of kernel PCA, by what is said of them behind the name: the default first."""
 
@@ -99,6 +101,7 @@ def kernel(run: Run) -> Iterator[Row]:
     """Time exact kernel PCA beside a tight fit in float64, where that takes seconds."""
     import torch
 
+    from benchmarks.gpu_large import sampled_residual
     from dualpca import KernelPCA
 
     for n in (5_000,) if run.quick else (100_000, 1_000_000):
@@ -122,6 +125,8 @@ def kernel(run: Run) -> Iterator[Row]:
                 row = {"name": name + setting, "seconds": seconds, "first": first}
                 if wanted is not None:
                     row["error"] = worst(model.eigenvalues_.double(), wanted)
+                pairs = model.eigenvalues_, model.eigenvectors_
+                row["residual"] = sampled_residual(X, gamma, *pairs)
                 yield row | {"gigabytes": peak}
 
 
@@ -145,9 +150,14 @@ def stored(run: Run) -> Iterator[Row]:
         K = (K - K.mean(0) - K.mean(1)[:, None] + K.mean()).to(kind)
         torch.linalg.eigh(K[:2000, :2000])
         (values, _), theirs = synchronised(lambda A=K: torch.linalg.eigh(A))
-        error = worst(model.eigenvalues_, values.flip(0)[:Q])
+        start = torch.randn(n, Q, device="cuda", dtype=kind)
+        (found, _), iterated = synchronised(lambda A=K, V=start: torch.lobpcg(A, X=V))
+        wanted = values.flip(0)[:Q]
+        error, others = worst(model.eigenvalues_, wanted), worst(found, wanted)
         row = {"name": f"kernel PCA of a stored kernel, {n:,} points, {name}", "seconds": ours}
-        yield row | {"eigh": theirs, "ratio": ours / theirs, "error": error}
+        fair = min(theirs, iterated) if others <= max(error, FAIR[name]) else theirs
+        row |= {"eigh": theirs, "lobpcg": iterated, "lobpcg_error": others}
+        yield row | {"ratio": ours / fair, "error": error}
 
 
 def missing(run: Run) -> Iterator[Row]:
@@ -166,6 +176,22 @@ def missing(run: Run) -> Iterator[Row]:
     yield {"name": f"PPCA, {n:,}×{d}, 20 % missing, one step", "seconds": card, "host": host}
 
 
+def flat(run: Run) -> Iterator[Row]:
+    """Time PPCA where variances are close to each other, which takes EM many steps."""
+    import torch
+
+    from benchmarks.em_spectra import spectra, table
+    from dualpca import PPCA
+
+    n, d = 5_000 if run.quick else 1_000_000, 100
+    for name in ("flat, 10 %", "steep, 10 %"):
+        X = torch.as_tensor(table(*spectra(d)[name], n), dtype=torch.float32, device="cuda")
+        PPCA(Q).fit(X[: n // 10])  # compiles
+        model, seconds = synchronised(lambda X=X: PPCA(Q).fit(X))
+        title = f"PPCA, {n:,}×{d}, {name} missing, {Q} components, whole fit"
+        yield {"name": title, "seconds": seconds, "steps": model.n_iter_}
+
+
 def step_seconds(X: Any, steps: tuple[int, int]) -> float:
     """Return the time of one EM step: that of many less that of few, over the difference."""
     from dualpca import PPCA
@@ -181,8 +207,12 @@ def step_seconds(X: Any, steps: tuple[int, int]) -> float:
 
 def rows(run: Run, part: str) -> Iterator[Row]:
     from benchmarks.gpu_choice import choice
+    from benchmarks.gpu_large import asked, large
+    from benchmarks.gpu_linear import linear
     from benchmarks.gpu_reference import reference
     from benchmarks.gpu_shared import shared
+    from benchmarks.gpu_sparse import sparse
 
-    jobs = (passes, kernel, stored, missing, choice, reference, shared)
+    jobs = (linear, kernel, stored, passes, asked, sparse, missing, flat)
+    jobs += (choice, reference, shared, large)
     yield from {job.__name__: job for job in jobs}[part](run)

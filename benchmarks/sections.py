@@ -114,7 +114,10 @@ LIST = (
     Section(
         "gpu",
         "GPU",
-        ("kernel", "passes", "stored", "missing", "choice", "reference", "shared"),
+        (
+            *("linear", "kernel", "stored", "passes", "asked", "sparse", "missing", "flat"),
+            *("choice", "reference", "shared", "large"),
+        ),
         peers=("torch", "triton"),
         needs={"": ("GPU",)},
     ),

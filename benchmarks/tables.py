@@ -107,6 +107,22 @@ def loaded(results: Results) -> str:
 
 NAME, WHO = text("table", "name"), text("who", "who")
 SECONDS, RATIO = value("s", "seconds"), value("ratio", "ratio", ".2f")
+BESIDE = [
+    value("ms", "seconds", ".3g", 1000),
+    value("error", "error", ".0e"),
+    text("fastest other as accurate", "peer"),
+    value("its ms", "theirs", ".3g", 1000),
+    RATIO,
+    Column("all others: ms (error)", lambda row: others(row["others"]), number=False),
+]
+
+
+def others(found: dict[str, list[float | None]]) -> str:
+    """Return times and errors of the contestants; a dash for one that cannot do it."""
+    return "; ".join(
+        f"{who} {shown(spent, '.3g', 1000)} ({shown(error, '.0e')})"
+        for who, (spent, error) in found.items()
+    )
 
 
 def q_range(row: Row) -> str:
@@ -212,13 +228,38 @@ COLUMNS: dict[str, list[Column]] = {
         SECONDS,
         value("memory beyond the data, GiB", "gigabytes", ".1f"),
         value("error of eigenvalues", "error", ".0e"),
+        value("largest residual / eigenvalue", "residual", ".0e"),
+    ],
+    "gpu:linear": [text("fit", "name"), *BESIDE],
+    "gpu:sparse": [text("fit", "name"), *BESIDE],
+    "gpu:large": [
+        text("fit", "name"),
+        SECONDS,
+        value("memory beyond the data, GiB", "gigabytes", ".1f"),
+        value("largest residual / eigenvalue", "residual", ".0e"),
+    ],
+    "gpu:asked": [
+        text("question", "name"),
+        value("ms", "seconds", ".3g", 1000),
+        value("error", "error", ".0e"),
+    ],
+    "gpu:flat": [text("fit", "name"), SECONDS, value("steps", "steps", "d")],
+    "gpu:shared": [
+        text("work", "name"),
+        value("points", "points", ",d"),
+        value("shares", "shares", "d"),
+        value("slowest share, s", "seconds"),
+        value("copies, s", "copies"),
+        value("times as fast, on as many GPUs", "speedup", ".1f"),
     ],
     "gpu:stored": [
         text("fit", "name"),
         SECONDS,
         value("torch.linalg.eigh, s", "eigh"),
+        value("torch.lobpcg, s", "lobpcg"),
         RATIO,
-        value("largest difference of eigenvalues", "error", ".0e"),
+        value("lobpcg's difference of eigenvalues", "lobpcg_error", ".0e"),
+        value("largest difference of ours", "error", ".0e"),
     ],
     "gpu:missing": [
         text("fit", "name"),

@@ -706,6 +706,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     },
     "data/dask_table.py": {"FAN_IN": "tests/data/test_dask_table.py has more chunks than that"},
     "data/folds.py": {"DRAWS_AT_ONCE": "folds are random; tests/gaussian/test_selection.py"},
+    "data/moments.py": {"GPU_AT_ONCE GPU_DOUBLE": SCATTER},
     "data/kinds.py": {
         "FEW_VALUES SOME_ENTRIES": "what kind a column is of; tests/data/test_kinds.py",
         "MOST_LEVELS": MESSAGE,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca import preimages as preimages
     from dualpca.data.kinds import Censored as Censored
     from dualpca.data.table import Batches as Batches
+    from dualpca.estimators.batch_unfolder import BatchUnfolder as BatchUnfolder
     from dualpca.estimators.bayesian import BayesianPCA as BayesianPCA
     from dualpca.estimators.canonical import CCA as CCA
     from dualpca.estimators.copula import CopulaPPCA as CopulaPPCA
@@ -58,6 +59,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BatchUnfolder": "estimators.batch_unfolder",
     "Batches": "data.table",
     "BayesianPCA": "estimators.bayesian",
     "CCA": "estimators.canonical",

@@ -26,7 +26,7 @@ def place(tmp_path_factory):
     X = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 4)) * [1, 10, 100, 1000] + 50
     X += rng.normal(size=X.shape) * [0.1, 1, 10, 100]
     np.save(folder / "truth.npy", X.round(2))
-    lines = ["Kunde;Datum;Ort;Größe (cm);Umsatz;Kosten;Menge"]
+    lines = ["Kunde;Geburtstag;Ort;Größe (cm);Umsatz;Kosten;Menge"]
     for i, row in enumerate(X.round(2)):
         cells = [f"{v:.2f}".replace(".", ",") for v in row]
         if i % 10 == 3:
@@ -50,12 +50,12 @@ def test_a_file_from_excel_goes_there_and_back(place, inside, tmp_path):
     model, out = tmp_path / "m.dpca", tmp_path / "f.csv"
     found, said = done(inside, "fit", *EXCEL, "--standardize", "-o", model, cwd=place)
     assert found["columns"] == ["Größe (cm)", "Umsatz", "Kosten", "Menge"]
-    assert "semicolons and decimal commas" in said and "'Datum', 'Ort'" in said
+    assert "semicolons and decimal commas" in said and "'Geburtstag', 'Ort'" in said
     found, _ = done(inside, "impute", model, "excel.csv", "-o", out, cwd=place)
     assert found["filled"] == 20
     before = (place / "excel.csv").read_text("utf-8-sig").splitlines()
     after = out.read_text("utf-8")
-    assert after.startswith("\ufeffKunde;Datum;Ort;Größe (cm)")
+    assert after.startswith("\ufeffKunde;Geburtstag;Ort;Größe (cm)")
     for old, new in zip(before[1:], after.splitlines()[1:], strict=True):
         assert old.split(";")[:3] == new.split(";")[:3]  # zeros before numbers, dates, towns
     filled, truth = reading.read(out).to_numpy()[:, 3:].astype(float), np.load(place / "truth.npy")
@@ -67,10 +67,28 @@ def test_a_file_from_excel_goes_there_and_back(place, inside, tmp_path):
 def test_what_is_wrong_with_excel_is_said_at_once(place, inside, tmp_path):
     status, _, said = inside("fit", "excel.csv", "--id", "Kunde", "-o", tmp_path / "x", cwd=place)
     assert status == 3
-    assert "'Datum' holds dates or times (such as '01.01.2024')" in said
-    assert "Leave it out with --exclude Datum." in said and "Ort" not in said
+    assert "'Geburtstag' holds dates or times (such as '01.01.2024')" in said
+    assert "Leave it out with --exclude Geburtstag." in said and "Ort" not in said
     status, _, said = inside("fit", *EXCEL, "--decimal", ".", "-o", tmp_path / "x.dpca", cwd=place)
     assert status == 3 and "none of them holds numbers" in said
+
+
+def test_the_time_of_rows_is_no_part_of_the_model_and_stays_in_the_table(inside, tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 1)) @ rng.normal(size=(1, 4)) + 0.3 * rng.normal(size=(60, 4))
+    frame = pl.DataFrame(X.round(3), schema=list("abcd"), orient="row")
+    frame = frame.insert_column(0, pl.Series("hour", np.arange(60) / 2))
+    frame = frame.with_columns(pl.when(pl.col("hour") != 3.5).then(pl.col("b")))
+    frame.write_csv(tmp_path / "t.csv")
+    found, said = done(inside, "fit", "t.csv", cwd=tmp_path)
+    assert found["columns"] == list("abcd") and "'hour' tells the time of rows" in said
+    _, metadata = dp.load(tmp_path / "t.dpca", return_metadata=True)
+    assert metadata["table"]["time"] == "hour"
+    done(inside, "impute", "t.dpca", "t.csv", "-o", "f.csv", cwd=tmp_path)
+    filled = reading.read(tmp_path / "f.csv")
+    assert filled["hour"].equals(frame["hour"]) and filled.null_count().sum_horizontal()[0] == 0
+    found, _ = done(inside, "fit", "t.csv", "--columns", "*", "-o", "all.dpca", cwd=tmp_path)
+    assert found["columns"] == ["hour", *"abcd"]
 
 
 def test_units_are_put_on_and_taken_off(place, inside, tmp_path):
@@ -108,7 +126,18 @@ def test_deviations_of_filled_entries_are_in_the_tables_units(place, inside, tmp
 
 def test_one_hot_levels_are_those_of_the_fit(place, inside, tmp_path):
     model = tmp_path / "m.dpca"
-    arguments = ("fit", "excel.csv", "--id", "Kunde", "-x", "Datum", "--one-hot", "Ort", "-q", 2)
+    arguments = (
+        "fit",
+        "excel.csv",
+        "--id",
+        "Kunde",
+        "-x",
+        "Geburtstag",
+        "--one-hot",
+        "Ort",
+        "-q",
+        2,
+    )
     found, _ = done(inside, *arguments, "-o", model, cwd=place)
     assert found["columns"][:3] == ["Ort=Wien", "Ort=Zürich", "Größe (cm)"]  # Köln: both 0
     lines = (place / "excel.csv").read_text("utf-8-sig").splitlines()

@@ -580,7 +580,7 @@ def test_reasons_name_an_entry_that_does_not_fit(subject):
     strange = subject_of(
         subject.model, table.with_columns(weight=pl.Series(weights)), prepared=None
     )
-    (words,) = mixed._reasons(strange, np.array([odd]))
+    (words,) = mixed._reasons(mixed._surprising(strange, np.array([odd])))
     assert "weight 500 (" in words
 
 

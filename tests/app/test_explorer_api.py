@@ -49,9 +49,10 @@ def test_the_model_is_described(client):
     assert found["features"] == NAMES
     assert found["identified"]
     assert found["reasons"] == {}
-    assert [column["name"] for column in found["columns"]][:2] == [
-        *("reconstruction error", "species")
+    assert [column["name"] for column in found["columns"]][:4] == [
+        *("reconstruction error", "T²", "SPE", "species")
     ]
+    assert found["time"] is None
     (space,) = found["components"]
     assert space["axes"] == ["latent 1", "latent 2"]
     points = np.frombuffer(client.get("/api/points/0").content, "<f4").reshape(150, 2)
@@ -61,8 +62,16 @@ def test_the_model_is_described(client):
 
 
 def test_colours_are_numbers(client):
-    species = np.frombuffer(client.get("/api/colours/1").content, "<f4")
+    species = np.frombuffer(client.get("/api/colours/3").content, "<f4")
     np.testing.assert_array_equal(species, np.repeat([0, 1, 2], 50))
+    found = fitted(dp.PPCA(2)).outliers(iris().select(NAMES), level=0.95)
+    columns = client.get("/api/model").json()["columns"]
+    for k, (values, limits) in enumerate(
+        ((found.t2, found.t2_limit), (found.spe, found.spe_limit))
+    ):
+        shown = np.frombuffer(client.get(f"/api/colours/{1 + k}").content, "<f4")
+        np.testing.assert_allclose(shown, values, rtol=1e-6)
+        assert columns[1 + k]["limit"] == pytest.approx(limits[0])
 
 
 def test_points_are_decoded(client):

@@ -7,10 +7,12 @@ import os
 import shutil
 import socket
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 import dualpca as dp
 from tests.app.explorer_cases import TOKEN, digits, fitted, iris, served
@@ -486,3 +488,167 @@ def test_no_rows_and_no_key_are_said_in_words(browser, folder, shots, link):
         page.screenshot(path=shots / "empty.png")
         assert page.problems == []
         page.context.close()
+
+
+# --- rows over time, searches, levels, pictures ----------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def plant(folder):
+    """A table of 20,000 rows with a time and a fault in a period, and what serves it."""
+    n, rng = 20_000, np.random.default_rng(0)
+    X = rng.normal(size=(n, 3)) @ rng.normal(size=(3, 8)) + 0.5 * rng.normal(size=(n, 8))
+    X[10_000:10_400, 3] += 6
+    frame = pl.DataFrame(X.round(3), schema=[f"s{j}" for j in range(8)], orient="row")
+    moments = np.datetime64("2024-03-01T00:00") + 10 * np.arange(n).astype("timedelta64[m]")
+    more = [
+        pl.Series("when", [str(one).replace("T", " ") for one in moments]),
+        pl.Series("batch", [f"B-{i:05d}" for i in range(n)]),
+        pl.Series("shift", np.array(["early", "late", "night"])[np.arange(n) // 48 % 3]),
+    ]
+    frame.with_columns(more).write_csv(folder / "plant.csv")
+    dp.PPCA(3).fit(frame).save(folder / "plant.dpca")
+    with served("plant.dpca", "plant.csv", "--id", "batch", cwd=folder) as (_, found):
+        yield found["url"], frame
+
+
+@pytest.fixture
+def plant_page(browser, plant):
+    found = opened(browser, plant[0])
+    yield found
+    assert found.problems == []
+    found.context.close()
+
+
+def column(page, name):
+    page.select_option("#colour", label=name)
+    page.wait_for_function(
+        "(name) => document.querySelector('#legend h3')?.textContent === name", arg=name
+    )
+
+
+def over_time(page, start, end):
+    """Drag from one share of the time to another."""
+    box = page.locator("#timeline-plot").bounding_box()
+    left, room = box["x"] + 54, box["width"] - 68
+    page.mouse.move(left + start * room, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(left + end * room, box["y"] + 60, steps=6)
+    page.mouse.up()
+
+
+def test_a_period_is_selected_and_differs_where_the_fault_is(plant_page, plant, folder, shots):
+    page = plant_page
+    column(page, "SPE")
+    limits = page.evaluate("dualpcaExplorer.timeline()")
+    model = dp.load(folder / "plant.dpca")
+    assert limits["rows"] == 20_000
+    assert limits["limit"] == pytest.approx(model.outliers(plant[1][:1], level=0.95).spe_limit[0])
+    over_time(page, 0.5, 0.52)
+    page.wait_for_selector("#differences table")
+    rows = page.evaluate("dualpcaExplorer.state.selection")
+    assert abs(rows[0] - 10_000) < 60 and abs(len(rows) - 400) < 60
+    assert rows == list(range(rows[0], rows[0] + len(rows)))
+    assert page.locator("#differences tbody tr.sure th").first.inner_text() == "s3"
+    assert page.inner_text("#timeline-period").startswith("2024-05-09 ")
+    page.screenshot(path=shots / "period.png")
+    page.focus("#timeline-plot")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Enter")
+    until(page, "dualpcaExplorer.state.selection.length > 500")
+
+
+def test_a_row_is_found_by_its_name_and_compared_with_what_is_expected(plant_page, plant, shots):
+    page, frame = plant_page, plant[1]
+    page.keyboard.press("/")
+    page.keyboard.type("b-10005")
+    page.wait_for_selector("#hit-0")
+    assert page.get_attribute("#search", "aria-activedescendant") == "hit-0"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#beside:not([hidden])")
+    assert page.evaluate("dualpcaExplorer.state.row") == 10_005
+    first = page.locator("#beside tbody tr").first
+    assert first.get_attribute("class") == "far"
+    cells = [one.inner_text() for one in first.locator("th, td").all()]
+    assert cells[0] == "s3" and cells[3].startswith("+") and cells[3].endswith(" sd")
+    measured = float(cells[1].replace("−", "-"))
+    assert measured == pytest.approx(frame["s3"][10_005], abs=5e-3)
+    assert page.locator("#beside tbody tr").count() == 8
+    page.screenshot(path=shots / "beside.png")
+
+
+def test_levels_are_hidden_and_shown_by_the_legend(plant_page):
+    page = plant_page
+    column(page, "shift")
+    late = page.locator('#legend button[data-code="1"]')
+    late.click()
+    assert late.get_attribute("aria-pressed") == "false"
+    hidden = page.evaluate("Array.from(dualpcaExplorer.scatter().states)")
+    np.testing.assert_array_equal(np.array(hidden) == 3, np.arange(20_000) // 48 % 3 == 1)
+    over_time(page, 0.1, 0.3)
+    page.wait_for_selector("#differences table")
+    rows = np.array(page.evaluate("dualpcaExplorer.state.selection"))
+    assert len(rows) > 2000 and not np.any(rows // 48 % 3 == 1)
+    late.focus()
+    page.keyboard.press("Enter")
+    until(page, "!dualpcaExplorer.scatter().states.includes(3)")
+    assert page.evaluate("document.activeElement.dataset.code") == "1"
+
+
+def test_pictures_show_what_is_on_the_screen(plant_page, tmp_path):
+    page = plant_page
+    column(page, "SPE")
+    with page.expect_download() as download:
+        page.click("#save-svg")
+    download.value.save_as(tmp_path / "plot.svg")
+    drawing = (tmp_path / "plot.svg").read_text("utf-8")
+    root = ElementTree.fromstring(drawing)
+    words = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "SPE" in words and any(one.startswith("beyond the limit: ") for one in words)
+    assert any(one.startswith("latent 1") for one in words)
+    assert drawing.count("h0") > 15_000  # a dot each
+    with page.expect_download() as download:
+        page.click("#save-png")
+    download.value.save_as(tmp_path / "plot.png")
+    image = Image.open(tmp_path / "plot.png")
+    box = page.locator("#plot").bounding_box()
+    assert image.size == (2 * (round(box["width"]) + 190), 2 * round(box["height"]))
+    middle = np.asarray(image.convert("RGB"))[200:-200, 200:-600]
+    assert len(np.unique(middle.reshape(-1, 3), axis=0)) > 50
+
+
+SCRIPTS = """(() => { const t = (window.spent = { now: 0, frames: [] });
+const timed = (f) => function (...a) { const s = performance.now();
+  try { return f.apply(this, a); } finally { t.now += performance.now() - s; } };
+const raf = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = (f) => raf(timed(f));
+const add = EventTarget.prototype.addEventListener;
+EventTarget.prototype.addEventListener = function (n, f, o) {
+  return add.call(this, n, typeof f === "function" && n.startsWith("pointer") ? timed(f) : f, o); };
+const tick = () => { t.frames.push(t.now); t.now = 0; raf(tick); };
+raf(tick); })()"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["explore", "pan", "lasso", "period"])
+def test_a_drag_among_20_000_rows_leaves_time_in_every_frame(browser, plant, mode):
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.add_init_script(SCRIPTS)
+    page = context.new_page()
+    page.goto(plant[0])
+    page.wait_for_selector("html[data-ready]")
+    if mode != "period":
+        page.check(f"input[value={mode}]", force=True)
+    box = page.locator("#timeline-plot" if mode == "period" else "#plot").bounding_box()
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.4 * box["height"])
+    page.mouse.down()
+    page.evaluate("spent.frames.length = 0")
+    for k in range(60):
+        x, y = 0.2 + k / 100, 0.4 + 0.2 * np.sin(k)
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    frames = [one for one in page.evaluate("spent.frames") if one]
+    page.mouse.up()
+    context.close()
+    assert np.median(frames) < 8  # milliseconds, of the 16 between two pictures

@@ -66,10 +66,11 @@ def try_all(schema, method, path, mode):
 
 
 OPERATIONS = [
-    *(("get", path) for path in ("/api/health", "/api/model")),
+    *(("get", path) for path in ("/api/health", "/api/model", "/api/times")),
     *(("get", path) for path in ("/api/points/{component}", "/api/colours/{column}")),
     *(("post", f"/api/{name}") for name in ("decode", "path", "sample", "rows", "errors")),
     *(("post", f"/api/{name}") for name in ("impute", "export")),
+    *(("post", f"/api/{name}") for name in ("expected", "difference", "search")),
 ]
 
 

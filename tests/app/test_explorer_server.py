@@ -85,6 +85,8 @@ def test_a_port_and_a_token_can_be_asked_for_again_and_others_be_let_in(folder):
     [
         (("hmm.dpca", "iris.csv"), "cannot be explored"),
         (("ppca.dpca", "iris.csv", "--image", "3x3"), "--image 3x3"),
+        (("ppca.dpca", "--time", "when"), "--time when: name a table too"),
+        (("ppca.dpca", "iris.csv", "--time", "when"), "--time when: no such column"),
         (("ppca.dpca", "nothing.csv"), "cannot be read"),
         (("iris.csv", "iris.csv"), "not a valid dualpca model file: it is text"),
         (("nosuch.csv",), "nosuch.csv"),

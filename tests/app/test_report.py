@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits, load_iris
 import dualpca as dp
 from dualpca import report
 from dualpca.app.cli._pages import Asked, _subject
-from dualpca.app.report import data, directions, figures, places, rebuilt, trust
+from dualpca.app.report import data, directions, figures, places, rebuilt, through_time, trust
 from dualpca.app.report.subject import colour_of
 from dualpca.app.report.writing import SECTIONS
 from dualpca.app.tables.columns import Preparation
@@ -123,7 +123,8 @@ def test_json_lists_sections_and_what_was_left_out(place, run):
     assert code == 0 and found["output"] == "report.html" and found["rows"] == 150
     assert found["bytes"] < 10e6
     assert set(found["left_out"]) == {"What is missing", "Groups or states"}
-    assert len(found["sections"]) + len(found["left_out"]) == len(SECTIONS)  # none beside the model
+    # neither supplementary columns nor a time; but how it was made
+    assert len(found["sections"]) + len(found["left_out"]) == len(SECTIONS) - 2 + 1
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_figures_are_what_plotly_knows_and_are_told_in_words(place, name):
 
 # --- every model ----------------------------------------------------------------------
 
-ALL = set(SECTIONS) - {"Supplementary columns and rows"}
+ALL = set(SECTIONS) - {"Supplementary columns and rows", "Rows over time"}
 SPARSE = {"What is missing", "What the directions are made of", "Rows and columns together"}
 ALWAYS = {"What is missing", "Groups or states"}
 TRUST = "Can its intervals be trusted?"
@@ -283,7 +284,7 @@ def test_holes_are_taken_by_models_that_take_them(model):
     page = report.build(subject(model, HOLES))
     assert "What is missing" in [section.title for section in page.sections]
     assert not any("could not be made" in why for _, why in page.left_out)
-    assert "9 % of the entries missing" in page.lead[0]
+    assert "9 % of the entries are missing" in page.lead[1]
 
 
 def test_model_without_holes_says_so():
@@ -757,3 +758,89 @@ def test_browser_shows_text_of_figures_in_the_page_s_colours(place, browser):
         assert printed == "rgb(31, 36, 48)"
         page.context.close()
     assert colours == {"light": "rgb(31, 36, 48)", "dark": "rgb(230, 232, 238)"}
+
+
+# --- rows over time -------------------------------------------------------------------
+
+
+def plant(n=240, shuffled=False):
+    """A table with a time, of which 12 rows in a row have a fault in column s3."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 6)) + 0.3 * rng.normal(size=(n, 6))
+    values[100:112, 3] += 6
+    times = [f"2024-03-{1 + i // 24:02d} {i % 24:02d}:00" for i in range(n)]
+    frame = pl.DataFrame(values, schema=[f"s{j}" for j in range(6)], orient="row")
+    frame = frame.insert_column(0, pl.Series("when", times))
+    return frame[rng.permutation(n).tolist()] if shuffled else frame
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_rows_are_drawn_over_time_and_stretches_are_named(shuffled):
+    frame = plant(shuffled=shuffled).rename({"when": "Time"})
+    model = dp.PPCA(2).fit(frame.drop("Time"))
+    page = report.build(report.subject_of(model, frame))
+    found = next(one for one in page.sections if one.title == "Rows over time")
+    table = found.parts[-1]
+    first, last, count, most, why = table.rows[0]
+    assert (first, last, count) == ("2024-03-05 04:00", "2024-03-05 15:00", "12")
+    assert float(most) > 2 and why.startswith("s3 (")
+    plots = found.parts[:-1]
+    assert [one.layout["yaxis"]["title"]["text"] for one in plots] == [
+        *("direction 1", "direction 2"),
+        *("T² / limit", "SPE / limit"),
+    ]
+    for one in plots:
+        x = [time for trace in one.data for time in trace["x"]]
+        assert one.layout["xaxis"]["type"] == "date" and min(x) == "2024-03-01 00:00:00"
+    spe = {one["name"]: one for one in plots[-1].data}
+    assert all(value > 1 for value in spe["beyond the limit"]["y"])
+    assert len(spe["beyond the limit"]["y"]) + len(spe["ordinary"]["y"]) == 240
+
+
+def test_the_verdict_stands_at_the_top():
+    frame = plant()
+    page = report.build(report.subject_of(dp.PPCA(2).fit(frame.drop("when")), frame))
+    first, last = page.lead
+    assert first.startswith("PPCA with 2 components was fitted to 240 rows of 6 columns and keeps ")
+    assert re.search(r"\d+ of 240 (rows )?lie beyond a limit, where about 12 are expected", first)
+    assert "s3" in first and "from 2024-03-05 04:00 to 2024-03-05 15:00" in first
+    assert last == "Nothing is missing."
+    html = report.render(page)
+    assert html.index('class="verdict"') < html.index("<nav")
+    gaps = frame.with_columns(pl.when(pl.col("s0") > -1).then(pl.col("s0")))
+    page = report.build(report.subject_of(dp.PPCA(2).fit(gaps.drop("when")), gaps))
+    assert re.match(r"[\d.]+ % of the entries are missing\. Known entries that were", page.lead[1])
+    assert re.search(r"90 % intervals contain [\d.]+ % of them\.$", page.lead[1])
+
+
+def test_ordinary_rows_are_said_to_be_ordinary():
+    values = np.random.default_rng(0).normal(size=(400, 5))
+    page = report.build(report.subject_of(dp.PPCA(1).fit(values), values, time=np.arange(400)))
+    assert "Row by row nothing is unusual: " in page.lead[0] and "Over time" not in page.lead[0]
+    found = next(one for one in page.sections if one.title == "Rows over time")
+    assert found.parts[-1].rows == [["none", "", "", "", "no such stretch"]]
+
+
+def test_time_is_as_the_user_says_as_the_model_file_says_or_found(run, tmp_path):
+    plant().write_csv(tmp_path / "t.csv")
+    assert run("fit", "t.csv")[0] == 0
+    assert _subject(Asked("t.dpca", "t.csv", Path("r.html"))).time.name == "when"
+    assert _subject(Asked("t.dpca", "t.csv", Path("r.html"), time="none")).time is None
+    assert _subject(Asked("t.dpca", "t.csv", Path("r.html"), time="s1")).time.name == "s1"
+    code, out, said = run("report", "t.csv", "--time", "when", "--json")
+    assert code == 0 and "Rows over time" in json.loads(out)["sections"], said
+    assert "--time when" in " ".join(document(tmp_path / "report.html").words)
+    code, _, said = run("report", "t.dpca", "t.csv", "--time", "clock")
+    assert code == 3 and "--time clock: no such column" in said
+    with pytest.raises(report.ReportError, match="a date or a number for each of the 150 rows"):
+        report.subject_of(dp.PPCA(2).fit(X), X, time=["soon"] * 150)
+
+
+def test_runs_of_rows_beyond_a_limit_are_as_rare_as_said():
+    rng, n, rate = np.random.default_rng(0), 300, 0.05
+    least = through_time.shortest(n, rate)
+    tables = rng.random((2000, n)) < rate
+    seen = np.mean([bool(through_time.stretches(2.0 * one, least)) for one in tables])
+    assert seen < through_time.CHANCE + 3 * np.sqrt(0.05 * 0.95 / 2000)
+    shorter = np.mean([bool(through_time.stretches(2.0 * one, least - 1)) for one in tables])
+    assert shorter > through_time.CHANCE

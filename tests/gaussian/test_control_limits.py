@@ -492,7 +492,7 @@ def test_sparse_rows_are_judged_like_dense_ones(container):
     X = np.where(rng.random((80, 12)) < 0.3, rng.standard_normal((80, 12)), 0.0)
     model, same = PCA(3).fit(container(X)), PCA(3).fit(X)
     for one, other in zip(model.outliers(container(X)), same.outliers(X), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-12)
     for to in ("t2", "spe"):
         assert_close(model.contributions(container(X), to), same.contributions(X, to), "density")
     assert model.spe_limit() == pytest.approx(same.spe_limit(), rel=1e-9)

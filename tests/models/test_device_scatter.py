@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dualpca import PCA
-from dualpca.arrays import backend
-from dualpca.data import InMemoryTable
+from dualpca.arrays import algebra, backend
+from dualpca.data import InMemoryTable, moments
 from dualpca.errors import NonFiniteError
 from dualpca.operators import device_scatter
 from dualpca.solvers import exact
@@ -13,11 +13,13 @@ from dualpca.solvers import exact
 torch = pytest.importorskip("torch", reason="rows of another library")
 
 
-@pytest.fixture(params=["host", "gpu"])
+@pytest.fixture(params=["host", "gpu", "gpu, large"])
 def place(request, monkeypatch):
-    """Tensors on the CPU as they are, and as if they were on a GPU."""
-    if request.param == "gpu":
+    """Tensors on the CPU as they are, and as if they were on a GPU, small and large ones."""
+    if request.param != "host":
         monkeypatch.setattr(backend, "on_cuda", backend.is_foreign)
+    if request.param == "gpu, large":
+        monkeypatch.setattr(moments, "GPU_AT_ONCE", 0)
     return request.param
 
 
@@ -83,9 +85,10 @@ def test_missing_values_are_refused_or_left_to_others(place):
         PCA(2).fit(X)
 
 
+@pytest.mark.parametrize("place", ["host", "gpu"], indirect=True)
 @pytest.mark.parametrize("rank", [1, 5, 20])
 @pytest.mark.parametrize("spectrum", ["falling", "flat", "tied", "low rank"])
-def test_few_eigenpairs_by_blocks(rank, spectrum):
+def test_few_eigenpairs_by_blocks(rank, spectrum, place):
     """Right to rounding, or None where all eigenpairs would be faster."""
     m, rng = 600, np.random.default_rng(0)
     values = {
@@ -104,3 +107,16 @@ def test_few_eigenpairs_by_blocks(rank, spectrum):
     np.testing.assert_allclose(top, np.sort(values)[-rank:], rtol=1e-10)
     np.testing.assert_allclose(A @ vectors, vectors * top, atol=1e-7)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(rank), atol=1e-10)
+
+
+def test_orthonormal_columns_of_a_gpu():
+    """As by reflections, up to signs; None where columns are too alike for Gram matrices."""
+    A = torch.asarray(np.random.default_rng(0).normal(size=(300, 8)) * np.geomspace(1, 1e9, 8))
+    Q, R = algebra._queued_cholesky_qr(A)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(8), atol=1e-14)
+    np.testing.assert_allclose(Q @ R, A, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(torch.tril(R, -1), torch.zeros(8, 8))
+    A[:, 3] = A[:, 2] * (1 + 1e-12)
+    assert algebra._queued_cholesky_qr(A) is None
+    A[:, 3] = 0
+    assert algebra._queued_cholesky_qr(A) is None

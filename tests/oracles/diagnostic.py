@@ -55,15 +55,34 @@ def new_rows(X, axes):
     t2 = np.clip(t2, p1**2 / (d - q), p1**2)
     t3 = np.clip(t3, t2**2 / p1, t2**1.5)
     rest = p1 * nu / (n - 1)
-    gap = np.maximum(ell - rest * (t2 / p1**2 * (1 + 1 / nu) + 1 / nu), 0.1 * ell)
-    g = np.maximum(1 / (1 + rest / nu / gap), 0.5)
+    sizes = (rest / (d - q), d - q, rest / (d - q), 0)  # equal ones
+    if t2 > p1**2 / (d - q) * (1 + 1e-6):
+        sizes = two_sizes(rest, t2 / p1**2 * rest**2, t3 / p1**3 * rest**3, d - q)
+        m = np.clip(sizes[1], 1, d - q - 1)  # one direction at least of either size
+        spread = np.sqrt(t2 / p1**2 * rest**2 / (d - q) - (rest / (d - q)) ** 2)
+        low = rest / (d - q) - spread * np.sqrt(m / (d - q - m))
+        sizes = ((rest - (d - q - m) * low) / m, m, low, d - q - m)
+    sets = [(sizes[0], sizes[1]), (sizes[2], sizes[3])]
+    g, leak, grown = np.empty(q), np.empty(q), [1.0, 1.0]
+    parts = np.empty((q, 2))
+    for p in range(q):
+        for s, (lam, count) in enumerate(sets):
+            gap = max(ell[p] - lam - (lam + rest) / nu, 0.2 * ell[p])
+            parts[p, s] = count * lam / nu / gap
+            grown[s] += ell[p] / nu / gap
+        g[p] = max(1 / (1 + parts[p].sum()), 0.5)
+        signal = ell[p] - sum(c * lam * (lam + (lam + rest) / nu) for lam, c in sets) / rest
+        leak[p] = ell[p] * parts[p].sum()
+        leak[p] *= max(signal, 0) / (max(signal, 0) + leak[p])
     mean = (1 + 1 / n) * (np.trace(S) - np.sum(ell * g**2))
-    leak = rest / nu * ell / gap
-    bulk = mean - leak.sum()
-    w2, w3 = t2 / p1**2, t3 / p1**3
-    second = w2 * bulk**2 + 2 * w2 * bulk * leak.sum() + np.sum(leak**2)
-    third = w3 * bulk**3 + 3 * w3 * bulk**2 * leak.sum()
-    third += 3 * w2 * bulk * np.sum(leak**2) + np.sum(leak**3)
+    whole = np.array([lam for lam, _ in sets]) * grown
+    counts = np.array([count for _, count in sets])
+    whole *= (mean - leak.sum()) / (counts @ whole)
+    second, third = counts @ whole**2, counts @ whole**3
+    for p in range(q):
+        share = parts[p] / parts[p].sum()
+        second += leak[p] * (2 * share @ whole + leak[p])
+        third += leak[p] * (3 * share @ whole**2 + 3 * leak[p] * share @ whole + leak[p] ** 2)
     second = np.clip(second, mean**2 / (d - q), mean**2)
     return ell * g**2, mean, second, np.clip(third, second**2 / mean, second**1.5)
 

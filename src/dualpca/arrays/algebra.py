@@ -293,6 +293,8 @@ def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
     quick = not is_foreign(A) or backend.on_cuda(A)
     if not quick or A.ndim != 2 or A.shape[0] < TALL_RATIO * max(A.shape[1], 1):
         return None
+    if backend.on_cuda(A):
+        return _queued_cholesky_qr(A)
     xp, Q, R = namespace(A), A, backend.identity(A.shape[1], A)
     for _ in range(2):
         G = Q.T @ Q
@@ -309,9 +311,24 @@ def cholesky_qr(A: Array) -> tuple[Array, Array] | None:
         if not bool(xp.min(pivots) > 1e-6 * xp.max(pivots)):
             return None
         factor = factor * lengths[:, None]
-        Q = Q @ backend.triangular_inverse(factor).T
+        Q = Q @ xp.linalg.inv(factor).T  # NumPy alone: SciPy's BLAS has threads of its own
         R = factor.T @ R
     return Q, R
+
+
+def _queued_cholesky_qr(A: Array) -> tuple[Array, Array] | None:
+    """Return the same on a GPU, which is asked once whether all went well: at the end."""
+    xp, Q, R, fine = namespace(A), A, None, None
+    for _ in range(2):
+        G = Q.T @ Q
+        lengths = xp.sqrt(xp.linalg.diagonal(G))
+        factor, failed = backend.tried_cholesky(G / lengths[:, None] / lengths)
+        pivots = xp.linalg.diagonal(factor)
+        good = (failed == 0) & (xp.min(pivots) > 1e-6 * xp.max(pivots)) & (xp.min(lengths) > 0)
+        factor = factor * lengths[:, None]
+        Q = backend.divided_by_triangle(Q, factor)
+        R, fine = (factor.T, good) if R is None else (factor.T @ R, good & fine)
+    return (Q, R) if bool(fine) else None
 
 
 def orthonormal(A: Array) -> Array:

@@ -141,6 +141,13 @@ def check_matrix(X: Rows, name: str, *, min_columns: int = 1, attached: bool = F
     return found if found.dtype in (xp.float32, xp.float64) else xp.astype(found, xp.float64)
 
 
+def is_table(x: object) -> bool:
+    """Return True if an entry of a list is a table, a sequence of rows rather than a row."""
+    if hasattr(x, "shape"):
+        return len(x.shape) == 2
+    return isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], list | tuple)
+
+
 @contextmanager
 def text_named(X: Rows, name: str = "X") -> Iterator[None]:
     """Name the columns of text in a table that scikit-learn could not read as numbers."""

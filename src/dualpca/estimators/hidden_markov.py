@@ -13,7 +13,13 @@ from dualpca.arrays import Array, backend
 from dualpca.data import Host, Table, Units, is_elsewhere
 from dualpca.errors import CollapseWarning, StateWarning, expected, warn
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._checks import check_choice, check_draws, check_number, check_numbers
+from dualpca.estimators._checks import (
+    check_choice,
+    check_draws,
+    check_number,
+    check_numbers,
+    is_table,
+)
 from dualpca.estimators._kernel import method_of
 from dualpca.estimators._shell import Estimator, iterative_request, parametrized
 from dualpca.estimators._types import Column, KernelLike, Lengths, Resumable, Rows, Seed
@@ -658,7 +664,7 @@ def joined(X: Rows, lengths: Lengths) -> tuple[Rows, Lengths]:
         steps = [int(shape[1])] * int(shape[0])
         return backend.namespace(X).reshape(X, (-1, shape[2])), steps
     several = list(X) if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1 else X
-    if isinstance(several, list | tuple) and several and _is_table(several[0]):
+    if isinstance(several, list | tuple) and several and is_table(several[0]):
         return _stacked([x if hasattr(x, "shape") else np.asarray(x) for x in several])
     return several, lengths
 
@@ -672,10 +678,3 @@ def _stacked(tables: list[Array]) -> tuple[Array, list[int]]:
             raise ValueError(expected(f"sequence {i}", what, tuple(table.shape)))
     rows = backend.namespace(tables[0]).concat(tables, axis=0)
     return rows, [int(x.shape[0]) for x in tables]
-
-
-def _is_table(x: object) -> bool:
-    """Return True if an entry of a list is a sequence of rows rather than a row."""
-    if hasattr(x, "shape"):
-        return len(x.shape) == 2
-    return isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], list | tuple)

@@ -12,6 +12,7 @@ a meaning that is checked, `table`, all of whose parts are optional:
     scales       of the features, divided by after
     image_shape  [height, width] or [height, width, channels] of a row
     identifier   name of the column that identifies rows
+    time         name of the column that tells the time of rows
 
 Features are what the model sees: columns, with those in `levels` replaced by their indicators
 unless there are `kinds`.
@@ -124,6 +125,7 @@ TABLE: dict[str, tuple[Any, Callable[[Any], bool], str]] = {
         "[height, width] or [height, width, channels]",
     ),
     "identifier": (str, lambda _: True, "a name"),
+    "time": (str, lambda _: True, "a name"),
 }
 """Parts of `table`: annotation, further condition, and both in words."""
 

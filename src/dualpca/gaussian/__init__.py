@@ -46,6 +46,7 @@ from dualpca.gaussian.observed import (
 )
 from dualpca.gaussian.reference import (
     Reference,
+    Unseen,
     autocorrelation,
     completed,
     incomplete_reference,

@@ -13,7 +13,7 @@ from scipy import special
 
 from dualpca.arrays import EPS, Array, backend, outer, pack, unpack
 from dualpca.gaussian.observed import NO_INFORMATION, Factors, joined, readable
-from dualpca.gaussian.reference import Floats, Reference, shrunk, unbiased
+from dualpca.gaussian.reference import PATTERN_NUMBERS, Floats, Reference, pinned, shrunk, unbiased
 from dualpca.gaussian.spiked import SpikedGaussian
 from dualpca.operators import Frame
 
@@ -197,61 +197,108 @@ class Measured(NamedTuple):
     rest: Floats  # (n,), residual directions
     variances: Floats  # (n, q), along the axes, with divisor n; 0 where nothing is known
     ratios: Floats  # (n, q), of them and the model's
+    noise: Floats | None = None  # (n, q), what residuals contribute to these, where rows miss some
 
 
 MOST_TURNED = 0.5
 """Smallest share of a variance along an axis that is taken to be there for new rows."""
 
+NEAREST = 0.2
+"""Smallest distance, as a share of a variance along an axis, of variances off it."""
+
 
 def for_new_rows(reference: Reference, found: Measured) -> Degrees:
     """Return what new rows have, given what the rows had that the axes were fitted to.
 
-    With m = Σλ/(n − 1 − k), the variance that an axis takes from a residual by chance, and λ̄ the
-    average size of residuals (Σλ²/Σλ), an axis of variance ℓ has g²ℓ for new rows,
-    1/g = 1 + m/(ℓ − λ̄) (Bai & Ding 2012; Ledoit & Péché 2011). What it loses the residual gains:
-    m·ℓ/(ℓ − λ̄) of it lies in one direction. Theory 16.
+    A residual of variance λ gives λ/(n − 1 − k)·ℓ/(ℓ − λ) to an axis of variance ℓ by chance. With
+    m(ℓ) the sum of λ/((n − 1 − k)(ℓ − λ)), an axis has g²ℓ for new rows, 1/g = 1 + m (Bai & Ding
+    2012; Ledoit & Péché 2011). Half of what it loses the residuals had lost; the other half, mℓ,
+    lies in one direction. The λ are those of two sets with the three sums of the training rows.
+    Theory 16.
     """
     known = found.variances > 0
     k = known.sum(axis=1).astype(np.float64)
-    nu = np.maximum(_left(reference, k)[1], 2.0)
+    _, nu, turning, pairs = (np.maximum(part, 2.0) for part in _left(reference, k))
     some = found.spe > 0
     scale = np.where(some, found.spe, 1.0)  # in units of the residual
-    ell = np.where(known, found.variances, 1.0) / scale[:, None]
-    chance = np.where(some, 1 / nu, 0.0)[:, None]
-    sampled = found.second * (1 + 1 / nu) + 1 / nu
-    gap = np.maximum(ell - np.where(some, sampled, 0.0)[:, None], 0.1 * ell)
+    ell = (np.where(known, found.variances, 1.0) / scale[:, None])[:, :, None]
+    size, count = _sizes(found)
+    size = np.where(some[:, None], size, 0.0)
+    # as the rows have them, spread by chance
+    spread = np.where(some[:, None], size + (size + 1) / pairs[:, None], 0.0)
+    gap = np.maximum(ell - spread[:, None, :], NEAREST * ell)
+    taken = np.where(known[:, :, None], (size / turning[:, None])[:, None, :] / gap, 0.0)
+    chance = np.sum(count[:, None, :] * taken, axis=2)
+    ell = ell[:, :, 0]
     with np.errstate(over="ignore"):
-        turned = np.maximum(1 / (1 + chance / gap), MOST_TURNED) ** 2
+        turned = np.maximum(1 / (1 + chance), MOST_TURNED) ** 2
     n = [max(reference.n * shrunk(phi), 2.0) for phi in reference.alike]
     unit = n[1] / (n[1] - 1)
     lost = np.where(known, ell * (1 - turned), 0.0).sum(axis=1)
     mean = (1 + 1 / n[1]) * unit * (1 + lost)
-    leak = np.where(known, unit * chance * (ell / gap), 0.0)
-    one, two, three = ((leak**power).sum(axis=1) for power in (1, 2, 3))
-    one = np.minimum(one, 0.9 * mean)
-    bulk, rest = mean - one, np.maximum(found.rest, 1.0)
-    second = found.second * bulk * (bulk + 2 * one) + two
-    third = found.third * bulk**2 * (bulk + 3 * one) + 3 * found.second * bulk * two + three
+    leaks = ell * chance
+    signal = np.maximum(ell - np.sum(count * size * spread, axis=1)[:, None], 0.0)
+    leaks = leaks * signal / np.maximum(signal + leaks, 1e-300)  # no more than there is
+    second, third = _with_leaks(mean, unit * leaks, size, count, ell[:, :, None] * taken)
+    rest = np.maximum(found.rest, 1.0)
     second = np.clip(second / mean**2, 1 / rest, 1.0)
     third = np.clip(third / mean**3, second * second, second**1.5)
     mean = mean * found.spe
     if reference.own_noise:  # each estimated from the residuals of its own feature
-        share = np.minimum((k + found.rest - 1) / (rest * reference.n), 0.3)
+        share = np.minimum((k + found.rest - 1) / (rest * reference.n * reference.shares[1]), 0.3)
         mean = mean * (1 + share) / (1 - share)
         over = np.maximum(nu - 2, 6.0)  # moments of ν/χ²_ν
         second = np.minimum(second * over / (over - 2), 1.0)
         third = np.minimum(third * over**2 / ((over - 2) * (over - 4)), second**1.5)
-    weight = np.where(known, turned * found.ratios, 0.0).sum(axis=1) / np.maximum(k, 1.0)
+    own = 0.0 if found.noise is None else found.noise
+    ratios = turned * (found.ratios - own) + (1 + (1 + k) / nu)[:, None] * own
+    # noise is there whichever way the axes turned
+    ratios = np.maximum(ratios, np.minimum(1 / (rest[:, None] * ell), 1.0) * found.ratios)
+    weight = np.where(known, ratios, 0.0).sum(axis=1) / np.maximum(k, 1.0)
     return Degrees(k, weight, found.rest, mean, second, third)
 
 
-def _left(reference: Reference, k: Floats) -> tuple[Floats, Floats]:
-    """Return degrees of freedom that k axes leave for variances along them, and off them."""
-    n = reference.n
-    along = np.where(n > k, np.maximum(reference.counted(0) - k, np.minimum(n - k, 2.0)), n - k)
-    off = n - 1 - k
-    off = np.where(off > 0, np.maximum(reference.counted(1) - 1 - k, np.minimum(off, 2.0)), off)
-    return along, off
+def _sizes(found: Measured) -> tuple[Floats, Floats]:
+    """Return the sizes of two sets of residual variances, whose sum is 1, and their numbers."""
+    one = np.ones_like(found.rest)
+    parts = _two_sets(Degrees(one, one, found.rest, one, found.second, found.third))
+    high, m, low, k = parts
+    return np.stack([high, low], axis=1), np.stack([m, np.where(low > 0, k, 0.0)], axis=1)
+
+
+def _with_leaks(
+    mean: Floats, leaks: Floats, size: Floats, count: Floats, taken: Floats
+) -> tuple[Floats, Floats]:
+    """Return Σλ² and Σλ³ of new rows, whose sum is `mean`: residuals, and a direction per axis.
+
+    `leaks` (n, q) are the variances of these, `taken` (n, q, 2) the share of each size of residuals
+    that an axis had taken.
+    """
+    one = leaks.sum(axis=1)
+    leaks = leaks * np.minimum(1.0, 0.9 * mean / np.where(one > 0, one, 1.0))[:, None]
+    one = leaks.sum(axis=1)
+    ratio = np.where(size[:, None, :] > 0, taken / np.where(size > 0, size, 1.0)[:, None, :], 0.0)
+    whole = size * (1 + ratio.sum(axis=1))
+    total = (count * whole).sum(axis=1)
+    whole = (
+        whole * np.where(total > 0, (mean - one) / np.where(total > 0, total, 1.0), 0.0)[:, None]
+    )
+    shares = count[:, None, :] * taken
+    shares = shares / np.maximum(shares.sum(axis=2), 1e-300)[:, :, None]
+    along, squares = (np.sum(shares * whole[:, None, :] ** p, axis=2) for p in (1, 2))
+    second = np.sum(count * whole**2, axis=1) + np.sum(leaks * (2 * along + leaks), axis=1)
+    third = np.sum(leaks * (3 * squares + 3 * leaks * along + leaks**2), axis=1)
+    return second, np.sum(count * whole**3, axis=1) + third
+
+
+def _left(reference: Reference, k: Floats) -> tuple[Floats, ...]:
+    """Return degrees of freedom that k axes leave for each of `Reference.shares`."""
+    found = []
+    for which, mean in enumerate((0, 1, 1, 1)):  # along the axes the mean is in Hotelling's factor
+        left = reference.n - mean - k
+        counted = np.maximum(reference.counted(which) - mean - k, np.minimum(left, 2.0))
+        found.append(np.where(left > 0, counted, left))
+    return tuple(found)
 
 
 class Statistics(NamedTuple):
@@ -478,7 +525,7 @@ class FactorJudge:
         psi = None if reference.columns is None else backend.to_numpy(reference.columns) / self.unit
         spread = np.sum(B * B, axis=0) * self.unit  # of the model, ℓ − σ²
         signal = np.divide(self._kept(spread), spread, out=np.zeros_like(spread), where=spread > 0)
-        sums, ratios = np.zeros((3, len(seen))), np.zeros(a.shape)
+        sums, ratios, own = np.zeros((3, len(seen))), np.zeros(a.shape), np.zeros(a.shape)
         step = max(1, PATTERN_NUMBERS // F.size)
         for cut in backend.slices(len(seen), step):
             inverse = np.where(a[cut] > 0, 1 / np.where(a[cut] > 0, a[cut], 1.0), 0.0)
@@ -487,14 +534,19 @@ class FactorJudge:
             # T² = Σ a z²/(1 + a) of the coordinates z = Qᵀ(BᵀB)⁻¹Bᵀr
             turned = Q[cut].swapaxes(1, 2)
             noise = np.sum((turned @ inside) * turned, axis=2)
-            known = (turned**2) @ signal + noise
-            ratios[cut] = np.where(a[cut] > 0, a[cut] / (1 + a[cut]) * known, 0.0)
-        nu = np.maximum(_left(reference, (a > 0).sum(axis=1).astype(np.float64))[1], 5.0)
+            share = np.where(a[cut] > 0, a[cut] / (1 + a[cut]), 0.0)
+            own[cut] = share * noise
+            ratios[cut] = share * ((turned**2) @ signal + noise)
+        nu = np.maximum(_left(reference, (a > 0).sum(axis=1).astype(np.float64))[3], 5.0)
         first = np.where(sums[0] > 1e-90, sums[0], 1.0)  # the cube is a number
         second, third = sums[1] / first**2, sums[2] / first**3
-        if psi is None:
-            _, second, third = unbiased(1.0, second, third, nu)
         rest = np.maximum(plain.rest, 1.0)
+        if psi is None:
+            if reference.own_noise:
+                second, third = pinned(second, third, nu, rest)
+            _, second, third = unbiased(1.0, second, third, nu)
+        else:
+            second, third = self._unspread(second, third, F, psi, B)
         second = np.clip(second, 1 / rest, 1.0)
         third = np.clip(third, second * second, second**1.5)
         spe = np.where(plain.rest > 0, self.unit * sums[0], 0.0)
@@ -502,8 +554,27 @@ class FactorJudge:
         if whole.any():  # known more exactly
             one = complete_rows(reference, np.zeros(1), self.unit, float(rest[whole][0]))
             spe[whole], second[whole], third[whole] = one.spe[0], one.second[0], one.third[0]
+        own[whole] = 0.0
         variances = ratios * self.unit * (1 + a)
-        return Measured(spe, second, third, plain.rest, variances, ratios)
+        return Measured(spe, second, third, plain.rest, variances, ratios, own)
+
+    def _unspread(
+        self, second: Floats, third: Floats, F: Floats, psi: Floats, B: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return Σλ² and Σλ³ (of Σλ = 1) less what chance adds to the directions that are kept.
+
+        A sample spreads them in every selection of columns by the same share of (Σλ)², that of all.
+        """
+        reference, q = self.reference, B.shape[1]
+        M: Floats = np.zeros((1, q, q))
+        if q:
+            M[0] = np.linalg.pinv(B.T @ B, hermitian=True)
+        sums = residual_sums(F, psi, B, M, np.ones((1, len(B))))[0][:, 0]
+        if reference.dof is None or not sums[0] > 1e-90:
+            return second, third
+        two = 1 / max(reference.dof, 1.0)
+        three = reference.third * two * two
+        return second - (sums[1] / sums[0] ** 2 - two), third - (sums[2] / sums[0] ** 3 - three)
 
     def _kept(self, spread: Floats) -> Floats:
         """Return the variances of the training rows along the axes, (q,)."""
@@ -603,10 +674,6 @@ def complete_rows(reference: Reference, ell: Floats, noise: float, rest: float) 
     return Measured(one, two, three, four, kept[None, :], ratios[None, :])
 
 
-PATTERN_NUMBERS = 1 << 20
-"""Numbers that the residuals of several patterns of missing values may take at once."""
-
-
 def residual_sums(
     F: Floats, psi: Floats | None, B: Floats, M: Floats, masks: Floats
 ) -> tuple[Floats, Floats]:
@@ -653,7 +720,7 @@ def laws(reference: Reference, degrees: Degrees) -> tuple[Law, Law]:
     the tails, add. Rows that resemble those before them count as fewer.
     """
     k, tails = degrees.k, reference.tails
-    along, off = _left(reference, k)
+    along, off = _left(reference, k)[:2]
     rows = max(reference.n * shrunk(reference.alike[0]), 2.0)
     grown = (rows + 1) / (rows - 1) * (along + k - 1) / np.maximum(along, 1e-300)
     t2 = Law(degrees.weight * k * grown, k, _with_tails(along, tails))

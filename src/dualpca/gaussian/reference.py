@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualpca.arrays import Array, algebra, backend
-from dualpca.data import observed_weights
-from dualpca.gaussian.observed import Factors, Incomplete, drawn_imputations
+from dualpca.data import block_weights, observed_weights
+from dualpca.gaussian.observed import Factors, Incomplete, drawn_imputations, each
 from dualpca.operators import ColumnGram, FeatureOperator, Frame, Primal, Rescaled, Spectrum
 
 Floats = NDArray[np.float64]
@@ -38,6 +38,9 @@ EXACT_SIDE = 64
 
 SKETCH = 16
 """Largest directions of residuals that are found where there are more rows and columns."""
+
+SMALL_TABLE = 1_000_000
+"""Entries up to which as many as `EXACT_SIDE` are found."""
 
 CONSECUTIVE = 800
 """Rows, in their order, by which dependence is measured."""
@@ -97,6 +100,9 @@ class Reference:
         The model has a noise of its own for every feature, and trusts it.
     alike : tuple of two floats
         Autocorrelation of consecutive training rows, along the axes and off them.
+    shares : tuple of four floats
+        What share of n rows determines variances along the axes, variances off them, the axes, and
+        covariances of residuals: less than all where values are missing (`Unseen`).
     """
 
     n: Annotated[float, "> 0"]
@@ -110,6 +116,12 @@ class Reference:
     columns: Annotated[Array, "d", ">= 0"] | None = None
     own_noise: bool = False
     alike: tuple[Annotated[float, ">= 0, < 1"], Annotated[float, ">= 0, < 1"]] = (0.0, 0.0)
+    shares: tuple[
+        Annotated[float, ">= 0"],
+        Annotated[float, ">= 0"],
+        Annotated[float, ">= 0"],
+        Annotated[float, ">= 0"],
+    ] = (1.0, 1.0, 1.0, 1.0)
 
     @property
     def independent(self) -> float:
@@ -117,8 +129,11 @@ class Reference:
         return self.n * shrunk(max(self.alike))
 
     def counted(self, which: int) -> float:
-        """Return the same for squares along the axes (0) or off them (1): lag one has φ²."""
-        return self.n * shrunk(self.alike[which] ** 2)
+        """Return the same for squares along the axes (0), off them (1), of both (2 and 3).
+
+        Lag one of squares has φ². What is counted is in the order of `shares`.
+        """
+        return self.n * self.shares[which] * shrunk(self.alike[min(which, 1)] ** 2)
 
 
 def shrunk(phi: float) -> float:
@@ -148,6 +163,20 @@ def unbiased(
     scale = both * (nu / (nu - 2)) * (nu / (nu + 4))
     three = scale * (third - 3 * first * second / nu + 2 * first * (first / nu) * (first / nu))
     return first, two, three
+
+
+def pinned(second: Any, third: Any, nu: Any, rest: Any) -> tuple[Any, Any]:
+    """Return Σλ² and Σλ³ (of Σλ = 1) as they were without a noise of its own for every feature.
+
+    In its units residuals have the variance 1 in the training rows: its sampling error, 2/ν, is not
+    in the sums.
+
+    Examples
+    --------
+    >>> pinned(0.1, 0.01, 100.0, 10.0)
+    (0.102, 0.0106)
+    """
+    return second + 2 / (nu * rest), third + 6 / (nu * rest * rest)
 
 
 def residual_dof(operator: Any, spectrum: Spectrum, n: float) -> float:
@@ -227,6 +256,8 @@ def reference_of(
     incomplete: bool = True,
     rows: Array | None = None,
     tails: float = math.inf,
+    gaps: Unseen | None = None,
+    own_noise: bool = False,
 ) -> Reference:
     """Return what limits need to know of the training rows.
 
@@ -246,6 +277,10 @@ def reference_of(
         The training rows in their order, if each counts once.
     tails : float
         ν of a multivariate t.
+    gaps : Unseen, optional
+        What the rows had before missing values were drawn.
+    own_noise : bool
+        The rows are in units of a noise of its own for every feature.
 
     Examples
     --------
@@ -263,15 +298,18 @@ def reference_of(
         return Reference(
             n, divisor, residual_dof(operator, spectrum, n), tails, kept=kept, alike=alike
         )
-    found, kept = _measured(operator, spectrum, incomplete)
+    found, kept = _measured(operator, spectrum, incomplete, gaps)
     q, rest = spectrum.rank, spectrum.dim - spectrum.rank
-    alike = (0.0, 0.0)
+    alike, shares = (0.0, 0.0), WHOLE if gaps is None else gaps.shares
     if rows is not None:
         alike = dependence(rows, operator.frame, V, 1 / found.concentration)
-    nu = n * shrunk(alike[1] ** 2) - 1 - q
+    nu = n * shares[3] * shrunk(alike[1] ** 2) - 1 - q
     dof, third = float(rest), 1.0
     if rest and found.spe > 0 and nu > 4:
-        _, two, three = unbiased(1.0, found.concentration, found.third, nu)
+        two, three = found.concentration, found.third
+        if own_noise:
+            two, three = pinned(two, three, nu, rest)
+        _, two, three = unbiased(1.0, two, three, nu)
         two = float(np.clip(two, 1 / rest, 1.0))
         dof, third = 1 / two, float(np.clip(three, two * two, two**1.5)) / (two * two)
     return Reference(
@@ -284,11 +322,15 @@ def reference_of(
         kept=kept,
         residuals=found.rows,
         columns=found.columns,
+        own_noise=own_noise,
         alike=alike,
+        shares=shares,
     )
 
 
-def _measured(operator: Any, spectrum: Spectrum, incomplete: bool) -> tuple[Residuals, Array]:
+def _measured(
+    operator: Any, spectrum: Spectrum, incomplete: bool, gaps: Unseen | None
+) -> tuple[Residuals, Array]:
     """Return the residuals of the rows off the axes, and the variances along them."""
     V, n = spectrum.vectors, operator.n
     small, wide = operator.dim <= EXACT_SIDE, isinstance(operator, ColumnGram)
@@ -299,15 +341,27 @@ def _measured(operator: Any, spectrum: Spectrum, incomplete: bool) -> tuple[Resi
         kept = backend.namespace(V).sum(V * SV, axis=0)
         R = S - SV @ V.T
         R = R - V @ (V.T @ R)
+        if gaps is not None and gaps.residuals is not None:
+            R = _of_observed(gaps.residuals, V, R)
         return _of_matrix((R + R.T) / 2, incomplete and not wide), kept
-    if few:
+    if few and gaps is None:
         E = backend.namespace(V).concat([C for _, C in operator.rows.blocks()], axis=0)
         Y = E @ V
         E = (E - Y @ V.T) / n**0.5
         kept = backend.namespace(V).sum(Y * Y, axis=0) / n
         found = _of_matrix(E @ E.T, False)
         return found._replace(rows=E if incomplete else None), kept
-    return _sketched(operator, spectrum, incomplete)
+    return _sketched(operator, spectrum, incomplete, gaps)
+
+
+def _of_observed(omega: Array, V: Array, R: Array) -> Array:
+    """Return the covariance of residuals in the observed entries, with the trace of drawn ones."""
+    xp = backend.namespace(R)
+    S = backend.asarray(omega, R)
+    S = S - V @ (V.T @ S)
+    S = S - (S @ V) @ V.T
+    trace = float(xp.linalg.trace(S))
+    return S * (float(xp.linalg.trace(R)) / trace) if trace > 0 else R
 
 
 def _of_matrix(R: Array, roots: bool) -> Residuals:
@@ -333,15 +387,23 @@ def _of_matrix(R: Array, roots: bool) -> Residuals:
     return Residuals(first, second, third, root, None)
 
 
-def _sketched(operator: Any, spectrum: Spectrum, incomplete: bool) -> tuple[Residuals, Array]:
-    """Return the residuals by their largest directions, from two or three products."""
+def _sketched(
+    operator: Any, spectrum: Spectrum, incomplete: bool, gaps: Unseen | None
+) -> tuple[Residuals, Array]:
+    """Return the residuals by their largest directions, from two or three products.
+
+    Drawn entries have no covariances of residuals, so that those of the rows are smaller than they
+    would be, by a share `gaps.pairs`.
+    """
     V, n = spectrum.vectors, operator.n
     xp = backend.namespace(V)
     kept = xp.sum(V * (operator @ V), axis=0) / n
     first = operator.trace / n - float(xp.sum(kept))
     if not first > 0:
         return Residuals(0.0, 1.0, 1.0, None, None), kept
-    G = backend.normal(np.random.default_rng(0), (int(V.shape[0]), SKETCH), V)
+    size = SKETCH if n * spectrum.dim > SMALL_TABLE else EXACT_SIDE
+    size = min(size, spectrum.dim - spectrum.rank)
+    G = backend.normal(np.random.default_rng(0), (int(V.shape[0]), size), V)
 
     def off(A: Array) -> Array:
         return A - V @ (V.T @ A)
@@ -350,13 +412,18 @@ def _sketched(operator: Any, spectrum: Spectrum, incomplete: bool) -> tuple[Resi
     values, vectors = xp.linalg.eigh(Q.T @ off(operator @ Q) / n)
     values = xp.where(values > 0, values, xp.zeros_like(values))
     rest = spectrum.dim - spectrum.rank
+    average, pairs = first / rest, 1.0 if gaps is None else gaps.pairs
+    values = xp.where(values > average, average + (values - average) / pairs, values)
     nu = max(n - 1 - spectrum.rank, 2.0)
     own = replace(spectrum, values=n * kept, trace=operator.trace)
     theirs, given = (backend.to_numpy(A) for A in (own.values, spectrum.values))
     if not np.allclose(theirs, given, rtol=1e-6):
         own = replace(own, concentration=None)  # that of other weights
     # Σλ² of the sample, from its unbiased estimate
-    second = 1 / residual_dof(operator, own, n) * (1 + 1 / nu) + 1 / nu
+    second = 1 / rest + (1 / residual_dof(operator, own, n) - 1 / rest) / pairs**2
+    if gaps is not None:
+        nu = max(n * gaps.shares[3] - 1 - spectrum.rank, 2.0)
+    second = second * (1 + 1 / nu) + 1 / nu
     top = backend.to_numpy(values) / first
     ones, twos = max(1 - top.sum(), 0.0), max(second - np.sum(top**2), 0.0)
     twos = max(twos, ones * ones / max(rest - top.size, 1))
@@ -524,6 +591,145 @@ def _nonzero(values: Floats) -> Floats:
 
 # --- Rows with missing values --------------------------------------------------------------------
 
+WHOLE = (1.0, 1.0, 1.0, 1.0)
+"""Shares of rows without missing values."""
+
+
+class Unseen(NamedTuple):
+    """What rows with missing values say less of than complete ones."""
+
+    shares: tuple[float, float, float, float]  # of `Reference`
+    pairs: float  # of covariances of residuals, what rows with drawn entries show
+    residuals: Array | None  # (d, d), covariance of residuals in units of the noise
+
+    @classmethod
+    def of(cls, factors: Factors, X: Array, weights: Array | None = None) -> Unseen | None:
+        """Return those of rows with NaN, None where there are none.
+
+        With H_o = W_oᵀC_oo⁻¹W_o, what the observed entries o of a row tell of its latents, the axes
+        are known as Σ s_o H_o says, s_o the share of the directions off them that the row tells
+        of, and variances along them as Σ (H⁻¹H_o)². The noise has |o| − q degrees of freedom a row.
+
+        Examples
+        --------
+        >>> one = Factors(np.ones((4, 1)), np.zeros(4), np.ones(4))
+        >>> X = np.array([[1.0, 2.0, 3.0, np.nan], [2.0, 1.0, 4.0, 3.0]])
+        >>> np.round(Unseen.of(one, X).shares, 2)
+        array([1.07, 0.95, 0.94, 0.83])
+        """
+        xp, (d, q) = backend.namespace(X), factors.W.shape
+        missing = xp.isnan(X)
+        if not bool(xp.any(missing)):
+            return None
+        w = backend.to_numpy(block_weights(weights, slice(None), X))
+        w = w / w.sum()
+        count = backend.to_numpy(xp.sum(xp.astype(~missing, xp.float64), axis=1))
+        share, n = count / d, float(w @ count) / d
+        off = np.maximum(count - q, 0.0) / max(d - q, 1)
+        pairs = max(float(w @ off**2), LEAST_SEEN)
+        along, turning = _told(factors, X, w, share) if q else (n, n)
+        residuals = None
+        if d <= EXACT_SIDE:
+            residuals = residual_covariance(factors, X, w)
+        shares = along / n, float(w @ off) / n, turning / n, pairs / n
+        return cls(shares, pairs, residuals)
+
+
+def _told(factors: Factors, X: Array, w: Floats, share: Floats) -> tuple[float, float]:
+    """Return what share of complete rows determines variances along the axes, and the axes."""
+    d, q = (int(size) for size in factors.W.shape)
+    B = backend.to_numpy(factors.W) / np.sqrt(backend.to_numpy(factors.psi))[:, None]
+    whole = np.eye(q) - np.linalg.inv(np.eye(q) + B.T @ B)
+    inverse = np.linalg.pinv(whole, hermitian=True)
+    told, squares, place = np.zeros((q, q)), 0.0, 0
+    for _, found in each(factors, X):
+        H = np.eye(q) - backend.to_numpy(found.covariance)
+        here = slice(place, place + len(H))
+        ratio, known = inverse @ H, np.trace(H, axis1=1, axis2=2)
+        # tr PᵀC_oo⁻¹P over the directions P off the axes, for features that are much alike
+        off = share[here] - (1 - share[here]) * known / max(d - q, 1)
+        told += np.tensordot(w[here] * np.maximum(off, 0.0), H, 1)
+        squares += float(w[here] @ np.sum(ratio * ratio.swapaxes(1, 2), axis=(1, 2)))
+        place += len(H)
+    least = max(np.trace(np.linalg.pinv(told, hermitian=True)), 1e-300)
+    return squares / q, max(np.trace(inverse), 1e-300) / least
+
+
+LEAST_SEEN = 0.05
+"""Smallest share of covariances of residuals that is taken to be seen."""
+
+PAIR_STEPS = 20
+"""Steps by which covariances of residuals are found: those of two features that a share p of the
+rows observe keep an error of (1 − p)^20."""
+
+PAIRED_ROWS = 500
+"""Patterns of missing values over which projections are averaged."""
+
+
+def residual_covariance(factors: Factors, X: Array, w: Floats) -> Array:
+    """Return Ω, the covariance of x − Wz − μ over the noise, from rows with NaN, (d, d).
+
+    In units of the noise a row has the residual A_o ε_o with A_o off the span of its loadings, and
+    Σ w A_o Ω A_o is what Σ w (A_o ε_o)(A_o ε_o)ᵀ says (theory 16): solved by Jacobi's iteration
+    from a multiple of the identity, so that what no row tells stays 0. Drawn entries would have no
+    covariances.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> e = rng.normal(size=(4000, 2)) @ [[1.0, 0.8], [0.0, 0.6]]
+    >>> e[rng.random(e.shape) < 0.3] = np.nan
+    >>> one = Factors(np.zeros((2, 0)), np.zeros(2), np.ones(2))
+    >>> residual_covariance(one, e, np.full(4000, 1 / 4000)).round(1)
+    array([[1. , 0.8],
+           [0.8, 1. ]])
+    """
+    W, mu, psi, rows = (
+        backend.to_numpy(part) for part in (factors.W, factors.mu, factors.psi, backend.working(X))
+    )
+    d, q = W.shape
+    B, seen = W / np.sqrt(psi)[:, None], ~np.isnan(rows)
+    r = np.where(seen, (rows - mu) / np.sqrt(psi), 0.0)
+    S = np.zeros((d, d))
+    for cut in backend.slices(len(r), max(1, PATTERN_NUMBERS // max(d * q, 1))):
+        U = _spans(B, seen[cut])
+        off = r[cut] - (U @ (U.swapaxes(1, 2) @ r[cut][:, :, None]))[:, :, 0]
+        S += (off * w[cut, None]).T @ off
+    some = np.arange(len(r))
+    if some.size > PAIRED_ROWS:
+        some = np.random.default_rng(0).choice(some.size, PAIRED_ROWS, replace=False)
+    kinds, place = np.unique(seen[some], axis=0, return_inverse=True)
+    share = np.bincount(place.reshape(-1), w[some]) / max(w[some].sum(), 1e-300)
+    U = _spans(B, kinds)
+    V = U * share[:, None, None]
+    flat = U.transpose(1, 0, 2).reshape(d, -1)
+    both = (seen * w[:, None]).T @ seen.astype(np.float64)
+    weigh = np.where(both > 0, 1 / np.maximum(both, LEAST_SEEN), 0.0)
+    degrees = float(share @ np.maximum(kinds.sum(axis=1) - q, 0.0))
+    omega = np.trace(S) / max(degrees, 1e-300) * np.eye(d)
+    for _ in range(PAIR_STEPS):
+        inner = U.swapaxes(1, 2) @ (omega @ U)  # U is 0 where nothing was observed
+        half = (kinds[:, :, None] * (omega @ V)).transpose(1, 0, 2).reshape(d, -1) @ flat.T
+        core = (V @ inner).transpose(1, 0, 2).reshape(d, -1) @ flat.T
+        omega = omega + weigh * (S - both * omega + half + half.T - core)
+    return backend.asarray((omega + omega.T) / 2, backend.working(factors.W))
+
+
+def _spans(B: Floats, seen: NDArray[np.bool_]) -> Floats:
+    """Return orthonormal bases of the span of B_o, (p, d, q): 0 beyond its rank, and where unseen.
+
+    O(dq²) per mask.
+    """
+    Bo = B * seen[:, :, None]
+    a, Q = np.linalg.eigh(Bo.swapaxes(1, 2) @ Bo)
+    real = a > 1e-10 * np.sum(np.abs(a), axis=1)[:, None]
+    found: Floats = (Bo @ Q) * (real / np.sqrt(np.where(real, a, 1.0)))[:, None, :]
+    return found
+
+
+PATTERN_NUMBERS = 1 << 20
+"""Numbers that several patterns of missing values may take at once."""
+
 NOISE_STEPS = 5
 """EM steps for the noise of every feature, given the loadings: each leaves a third of the error."""
 
@@ -562,7 +768,11 @@ def completed(factors: Factors, X: Array, weights: Array | None = None) -> Array
 
 
 def noisy_reference(
-    factors: Factors, operator: FeatureOperator, n: float, rows: Array | None
+    factors: Factors,
+    operator: FeatureOperator,
+    n: float,
+    rows: Array | None,
+    gaps: Unseen | None = None,
 ) -> Reference:
     """Return what limits need to know of a model with a noise of its own for every feature.
 
@@ -577,13 +787,16 @@ def noisy_reference(
         Effective number of rows.
     rows : array of shape (m, d), optional
         The training rows in their order, if each counts once.
+    gaps : Unseen, optional
+        What the rows had before missing values were drawn.
     """
     xp = backend.namespace(factors.W)
     scale = xp.sqrt(factors.psi)
     U, s, _ = algebra.svd(factors.W / scale[:, None])
     A = Rescaled(operator, scale)
     axes = Spectrum(n * (s * s + 1), U, A.trace, A.dim)
-    return replace(reference_of(A, axes, n, n, rows=rows), kept=None, own_noise=True)
+    found = reference_of(A, axes, n, n, rows=rows, gaps=gaps, own_noise=True)
+    return replace(found, kept=None)
 
 
 def incomplete_reference(
@@ -605,4 +818,5 @@ def incomplete_reference(
     w = observed_weights(X, weights)
     rows = completed(factors, X, w)
     plain = rows if ordered and w is None else None
-    return reference_of(Primal(rows, w), spectrum, n, n, rows=plain, tails=tails)
+    gaps = Unseen.of(factors, X, w)
+    return reference_of(Primal(rows, w), spectrum, n, n, rows=plain, tails=tails, gaps=gaps)

@@ -329,14 +329,14 @@ class _Climb:
         return image, value, bold[0] if bold else image
 
     @property
-    def goal(self) -> Array:
+    def target(self) -> Array:
         """The image whose distance from θ is to vanish."""
         return self.image if self.doubts >= MOST_DOUBTS else self.bold
 
     def advance(self, tol: float, max_iter: int) -> None:
         """Move to the first of these that is likely enough: extrapolation, bold image, image."""
-        record, goal = self.record, self.goal
-        way = goal - self.theta
+        record, target = self.record, self.target
+        way = target - self.theta
         rest, left = self.extrapolated(way)
         self.close = self.close + 1 if left <= tol else 0
         record.converged = self.close == 2
@@ -344,12 +344,12 @@ class _Climb:
             return
         if self.accelerate and rest is not None and self.tried(self.theta + rest, way, max_iter):
             return
-        if goal is not self.image and self.tried(goal, way, max_iter):
+        if target is not self.image and self.tried(target, way, max_iter):
             self.doubts = 0
             return
-        if goal is not self.image:
+        if target is not self.image:
             self.doubts += 1
-            way = self.goal - self.theta
+            way = self.target - self.theta
         self.tried(self.image, way, max_iter, sure=True)
 
     def tried(self, at: Array, way: Array, max_iter: int, *, sure: bool = False) -> bool:
@@ -367,7 +367,7 @@ class _Climb:
             return False
         self.record.add(value)
         before, self.theta, self.image, self.bold = self.theta, at, image, bold
-        move = (at - before, self.goal - at - way)
+        move = (at - before, self.target - at - way)
         self.moves = [*self.moves, move][-MEMORY if self.accelerate else -1 :]
         return True
 

@@ -28,6 +28,7 @@ from dualpca.gaussian import (
     Factors,
     Judge,
     Reference,
+    Unseen,
     completed,
     free_factors,
     noisy_reference,
@@ -229,7 +230,8 @@ def _incomplete_reference(factors: Factors, table: Table, n: float) -> Reference
     weights = observed_weights(X, some.weights)
     rows = completed(factors, X, weights)
     ordered = rows if some is table and weights is None else None
-    return noisy_reference(factors, Primal(rows, weights), n, ordered)
+    gaps = Unseen.of(factors, X, weights)
+    return noisy_reference(factors, Primal(rows, weights), n, ordered, gaps)
 
 
 def _count(wanted: int | None, table: Table, found: LinearTable | Columns) -> int:

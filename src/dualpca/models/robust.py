@@ -46,6 +46,7 @@ from dualpca.gaussian import (
     Selection,
     SpikedGaussian,
     SpikedJudge,
+    Unseen,
     completed,
     judge,
     observed,
@@ -745,13 +746,14 @@ def _reference(fitted: InMemoryTable, found: Ended, request: RobustRequest) -> R
     (at, dof, _), tails = found, math.inf if request.dof is None else request.dof
     if not at.gaussian.noise > 0:
         return Reference(n, n, tails=dof)
-    if has_missing(rows):
+    gaps = Unseen.of(at.factors, rows, w)
+    if gaps is not None:
         rows = completed(at.factors, rows, w)
     weights = block_weights(w, slice(None), rows)
     u, frame = backend.namespace(weights).ones_like(weights), Frame(at.mean)
     for _ in range(LIMIT_ROUNDS):
         operator = Primal(rows, weights * u)
-        reference = reference_of(operator, at.spectrum, n, n, tails=tails)
+        reference = reference_of(operator, at.spectrum, n, n, tails=tails, gaps=gaps)
         by = SpikedJudge(at.gaussian, frame, at.spectrum.vectors, reference, 0.0)
         t2, spe, degrees = by.statistics(rows)
         k, dof, mean = (float(part[0]) for part in (degrees.k, degrees.dof, degrees.mean))
@@ -761,7 +763,8 @@ def _reference(fitted: InMemoryTable, found: Ended, request: RobustRequest) -> R
         tails = best_dof(sizes, far, host) if request.dof is None else request.dof
         u = backend.asarray(weights_of(tails, sizes, far), weights)
     order = rows if fitted.weights is None else None
-    return reference_of(Primal(rows, weights * u), at.spectrum, n, n, rows=order, tails=tails)
+    operator = Primal(rows, weights * u)
+    return reference_of(operator, at.spectrum, n, n, rows=order, tails=tails, gaps=gaps)
 
 
 def _model(table: InMemoryTable, kept: Host, found: Ended, request: RobustRequest) -> RobustModel:

@@ -269,10 +269,10 @@ def top_pairs(A: Array, rank: int, wanted: Accuracy = OF_DOUBLE) -> tuple[Array,
     return algebra.top_eigh(A, rank)
 
 
-GPU_EIGH, GPU_BLOCKS, GPU_PASS = (2.5e8, 4e4, 15.0), 1.5e11, 4e10
+GPU_EIGH, GPU_BLOCKS, GPU_PASS = (2.5e8, 4e4, 15.0), 4e11, 4e10
 """Multiply-adds of a large product on a GPU that last as long as all eigenpairs of a matrix, per m,
 m² and m³; as a few of them by blocks; and as the small factorisations of a Krylov pass."""
-GPU_LEAST, GPU_MOST, GPU_BASIS, GPU_CYCLES = 768, 20_000, 288, 3
+GPU_LEAST, GPU_MOST, GPU_BASIS, GPU_CYCLES = 1536, 20_000, 288, 3
 """Order from which blocks are faster than all eigenpairs of a stored matrix, and largest order;
 vectors of a basis, and bases before giving up."""
 
@@ -671,11 +671,11 @@ def block_size(
     """Return the width of a block: a fifth more than wanted, to separate the last ones.
 
     A multiple of 8, which suits vector registers; twice the number wanted where products with
-    wide blocks cost little more than with thin ones; at most `widest`.
+    wide blocks cost little more than with thin ones; `widest` where that is less than half of it.
     """
     width = 2 * rank + 4 if width_free else rank + max(4, rank // 5)
     width = -(-width // 8) * 8
-    return min(order, width if widest is None else min(width, widest))
+    return min(order, width if widest is None or width <= 2 * widest else widest)
 
 
 def basis_vectors(rank: int, b: int, m: int) -> int:

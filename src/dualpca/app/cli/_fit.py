@@ -157,6 +157,7 @@ def family_of(
     id_column: str | None,
     *,
     in_units: bool = False,
+    time: str | None = None,
 ) -> Family:
     """Choose the model of a table: `fit`, `impute`, `report`, `explore` and `compare` ask here.
 
@@ -164,7 +165,7 @@ def family_of(
     probabilistic PCA for all other numbers, for images, for tables that do not fit into memory, and
     where units count (`in_units`).
     """
-    prep = prepared(table, choice, id_column, any_kind=False if in_units else None)
+    prep = prepared(table, choice, id_column, any_kind=False if in_units else None, time=time)
     if prep.kinds is not None:
         return Family(ANY_KIND, prep, "the table has categories or bounds")
     if in_units or choice.one_hot or not table.whole or table.image_shape is not None:
@@ -175,7 +176,7 @@ def family_of(
         return Family("ppca", prep)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoteWarning)  # they were told above
-        mixed = prepared(table, choice, id_column, any_kind=True)
+        mixed = prepared(table, choice, id_column, any_kind=True, time=time)
     names = [repr(prep.features[j]) for j in found]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     verb = "is" if len(names) == 1 else "are"
@@ -193,11 +194,12 @@ def chosen_family(
     *,
     in_units: bool = False,
     sequence: str | None = None,
+    time: str | None = None,
 ) -> Family:
     """Return the model that was named, else that of `family_of`, and how it reads the table."""
     if name is None:
-        return family_of(table, choice, id_column, in_units=in_units)
-    prep = prepared(table, choice, id_column, sequence, any_kind=name == ANY_KIND)
+        return family_of(table, choice, id_column, in_units=in_units, time=time)
+    prep = prepared(table, choice, id_column, sequence, any_kind=name == ANY_KIND, time=time)
     return Family(name, prep)
 
 
@@ -688,10 +690,12 @@ def fit_here(
     name: str | None = "ppca",
     beside: Beside | None = None,
     rule: str | None = None,
+    time: str | None = None,
 ) -> Made:
     """Fit a model to a table, and tell the user which one that is.
 
-    Without a name it is that of `family_of`. `rule` chooses the number of components of
+    `time` is the column that tells the time of rows, or 'none'; by default it is found. Without a
+    name the model is that of `family_of`. `rule` chooses the number of components of
     probabilistic PCA where none is given; by default the estimator's own does.
     """
     refuse_lonely(data)
@@ -703,7 +707,8 @@ def fit_here(
     table = open_table(data, source.reading(), id_column, known=known)
     apart = apart_of(beside or Beside(), choice, table.columns)
     asked, fitted = apart.choice(choice), apart.fitted(table)
-    family = chosen_family(name, fitted, asked, id_column, in_units=standardize is not None)
+    units = standardize is not None
+    family = chosen_family(name, fitted, asked, id_column, in_units=units, time=time)
     chosen, prep = family.name, family.prep
     check_kinds(chosen, choice, standardize)
     count = components if components or chosen != "ppca" else rule

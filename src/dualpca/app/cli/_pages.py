@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import polars as pl
@@ -36,6 +36,7 @@ from dualpca.app.cli._running import (
     Seed,
     Source,
     Standardize,
+    TimeColumn,
     UsageError,
     run,
     status_of,
@@ -51,6 +52,7 @@ from dualpca.app.cli._session import (
 )
 from dualpca.app.tables import reading
 from dualpca.app.tables.text import TableError
+from dualpca.app.tables.times import NONE, TimeAxis, find_time
 from dualpca.arrays import progress
 from dualpca.files.container import is_model_file
 
@@ -77,6 +79,7 @@ def report(
         bool, typer.Option("--curve", help="Rows are curves: columns are points, in order.")
     ] = False,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    time: TimeColumn = None,
     level: Level = 0.95,
     name: NameHere = None,
     components: Components = None,
@@ -98,10 +101,11 @@ def report(
     asked = Asked(model, table, output, source, choice, color, image, curve, title, level)
     asked = asked._replace(components=components, standardize=standardize, name=name)
     asked = asked._replace(id_column=id_column, seed=seed, beside=beside, force=force)
+    asked = asked._replace(time=time)
 
     def work() -> dict[str, Any]:
-        start = time.perf_counter()
-        return written(asked) | {"seconds": time.perf_counter() - start}
+        start = perf_counter()
+        return written(asked) | {"seconds": perf_counter() - start}
 
     def words(found: dict[str, Any]) -> str:
         return (
@@ -132,6 +136,7 @@ class Asked(NamedTuple):
     seed: int = 0
     beside: Beside = Beside()
     force: bool = False
+    time: str | None = None
 
     def command(self) -> str:
         """Return the command that makes the same page."""
@@ -207,6 +212,7 @@ def _subject(asked: Asked) -> Any:
         command=metadata.get("command"),
         supplementary=apart.shown(active, tuple(table.get("missing", ()))),
         supplementary_rows=others if len(others) else None,
+        time=_timed(asked, active, table) or NONE,
     )
     if ids is not None or not len(others):
         return found
@@ -230,7 +236,8 @@ def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
     """Return the model with its metadata and the table; a model is fitted where none is given."""
     if asked.model is None:
         options = (asked.id_column, asked.components, asked.standardize, asked.seed)
-        made = fit_here(asked.data, asked.source, asked.choice, *options, asked.name, asked.beside)
+        more: dict[str, Any] = {"beside": asked.beside, "time": asked.time}
+        made = fit_here(asked.data, asked.source, asked.choice, *options, asked.name, **more)
         metadata = metadata_of(made.prep) | made.apart.entry()
         return made.model, metadata, pl.concat(made.table.open())
     refuse_fitting(asked.model, asked.choice, asked.components, asked.standardize, asked.name)
@@ -241,6 +248,13 @@ def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
     metadata |= {"table": entry | {"missing": list(opened.missing)}}
     tell_codes(opened, preparation_of(fitted, metadata, opened.columns, ids))
     return fitted, metadata, pl.concat(opened.open())
+
+
+def _timed(asked: Asked, frame: pl.DataFrame, table: dict[str, Any]) -> TimeAxis | None:
+    """Return the time of rows: as asked, else as the fit found it, else among other columns."""
+    known = asked.time or _present(frame, table.get("time"))
+    used = {*table.get("columns", ()), asked.id_column, table.get("identifier")}
+    return find_time(frame, known, [name for name in frame.columns if name not in used])
 
 
 def _present(frame: pl.DataFrame, name: Any) -> str | None:
@@ -276,6 +290,7 @@ def explore(
     token: Annotated[
         str | None, typer.Option("--token", help="Token of the link, for tests; random by default.")
     ] = None,
+    time: TimeColumn = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
     name: NameHere = None,
     components: Components = None,
@@ -300,14 +315,18 @@ def explore(
         from dualpca.app.explorer.app import open_door, prepare
         from dualpca.app.explorer.session import open_session
 
-        frame = None
+        frame, when = None, None
         if table is None:
             refuse_fitting(first, choice, components, standardize, name)
+            if time is not None:
+                raise UsageError(f"--time {time}: name a table too, after the model file.")
             fitted, metadata = load_model(first)
         else:
             asked = Asked(model, table, Path(), source, choice, id_column=id_column, name=name)
             asked = asked._replace(components=components, standardize=standardize, seed=seed)
+            asked = asked._replace(time=time)
             fitted, metadata, frame = _opened(asked)
+            when = _timed(asked, frame, metadata.get("table", {}))
         session = open_session(
             fitted,
             frame,
@@ -316,6 +335,7 @@ def explore(
             curve=curve,
             id_column=id_column,
             source=table or "no table",
+            time=when,
         )
         door = open_door(host, port, token)
         held.extend((prepare(session, door, show), door))
@@ -470,7 +490,7 @@ def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False, force: bo
 
     from dualpca.app import demo
 
-    start = time.perf_counter()
+    start = perf_counter()
     console, errors = Console(quiet=quiet, highlight=False), Console(stderr=True, highlight=False)
     try:
         keep_other_kinds(str(output), "page", force)
@@ -481,7 +501,7 @@ def _demo(output: Path, seed: int, quiet: bool, as_json: bool = False, force: bo
     except KeyboardInterrupt:
         errors.print("Interrupted; nothing was written.")
         return _failed("interrupted; nothing was written.", INTERRUPTED, as_json)
-    seconds = time.perf_counter() - start
+    seconds = perf_counter() - start
     if as_json:
         made = {"output": str(files.page), "bytes": files.size, "seconds": seconds}
         made |= {"model": str(files.model), "data": str(files.data)}

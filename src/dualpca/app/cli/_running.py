@@ -310,6 +310,15 @@ Identifier = Annotated[
     str | None,
     typer.Option("--id", help="Column of row identifiers, which the model does not use."),
 ]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        help="Column that tells the time of rows, which are drawn over it and which the model does "
+        "not use; or none. By default dates, or increasing numbers called like time, are found.",
+        show_default=False,
+    ),
+]
 SequenceColumn = Annotated[
     str | None, typer.Option("--sequence-column", help="Column that names sequences (hmm only).")
 ]

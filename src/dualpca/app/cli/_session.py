@@ -17,6 +17,7 @@ from dualpca.app.tables import columns, profiles, reading, writing
 from dualpca.app.tables.columns import Preparation, guessed, of_table
 from dualpca.app.tables.reading import Reading, TableFile, codes_in
 from dualpca.app.tables.text import MISSING, Codes, TableError, added
+from dualpca.app.tables.times import NONE
 from dualpca.data import target_of
 from dualpca.errors import ModelFileError
 
@@ -93,15 +94,22 @@ def prepared(
     sequence: str | None = None,
     standardize: bool = False,
     any_kind: bool | None = False,
+    time: str | None = None,
 ) -> Preparation:
     """Return how the table becomes rows of a model, after one pass over it.
+
+    `time` is the column that tells the time of rows, or 'none'; by default it is found. A model
+    does not use it.
 
     `any_kind` is for a model of columns of any kind, whose categories stay categories; None is for
     such a model if the table has categories or bounds, and is in memory.
     """
     if id_column is None and table.image_shape is not None:
         id_column = reading.FILE
-    apart = [name for name in (id_column, sequence) if name is not None]
+    named = None if time not in table.columns else time
+    if time is not None and named is None and time.lower() != NONE:
+        raise TableError(f"--time {time}: no such column; there are {table.columns[:10]}.")
+    apart = [name for name in (id_column, sequence, named) if name is not None]
     heads = pl.DataFrame(schema=[name for name in table.columns if name not in apart])
     names = columns.select(heads, choice.include or [], choice.exclude or [])
     one_hot = choice.one_hot or []
@@ -111,7 +119,7 @@ def prepared(
     absent = [name for name in choice.asked() if name not in names]
     if absent:
         raise TableError(f"--kind {absent[0]}: no such column; there are {names[:10]}.")
-    found, mixed = _chosen(table, names, choice, id_column, any_kind)
+    found, mixed = _chosen(table, names, choice, id_column, any_kind, time is not None)
     shape = table.image_shape if len(found.names) == len(table.columns) - len(apart) else None
     prep = Preparation(
         tuple(found.names),
@@ -121,6 +129,7 @@ def prepared(
         dropped=found.dropped,
         missing=tuple(dict.fromkeys((*table.missing, *found.missing))),
         kinds={} if mixed else None,
+        time=named or found.time,
     )
     if not standardize:
         return prep
@@ -133,6 +142,7 @@ def _chosen(
     choice: Choice,
     id_column: str | None,
     any_kind: bool | None,
+    timeless: bool,
 ) -> tuple[profiles.Choices, bool]:
     """Return which columns to use and how, and whether for a model of columns of any kind.
 
@@ -152,6 +162,7 @@ def _chosen(
             identifier=id_column,
             label=lambda row, identifier: _label(table, row, identifier),
             kinds=choice.asked() if mixed else None,
+            timeless=timeless,
         )
 
     if any_kind is None and (one_hot or not table.whole):

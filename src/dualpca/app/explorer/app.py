@@ -17,11 +17,14 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 import dualpca
+from dualpca.app.explorer.comparing import difference, expected_row, search
 from dualpca.app.explorer.guard import Guard, is_loopback
 from dualpca.app.explorer.messages import (
     ColumnAnswer,
     ComponentAnswer,
+    DifferenceAnswer,
     ErrorsAnswer,
+    ExpectedAnswer,
     Health,
     ImputeAnswer,
     ModelAnswer,
@@ -29,10 +32,13 @@ from dualpca.app.explorer.messages import (
     PointAnswer,
     RowsAnswer,
     SampleAnswer,
+    SearchAnswer,
+    TimeAnswer,
     Words,
     limited,
 )
 from dualpca.app.explorer.session import (
+    TOLD,
     Column,
     Session,
     codes_of,
@@ -69,6 +75,9 @@ BUFFER: dict[int | str, dict[str, Any]] = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
         "description": "float32, little-endian, row by row",
     }
+}
+TIMES: dict[int | str, dict[str, Any]] = {
+    200: BUFFER[200] | {"description": "float64, little-endian, row by row; NaN where unknown"}
 }
 CSV: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/csv": {"schema": {"type": "string"}}}, "description": "A table"}
@@ -175,6 +184,13 @@ def _serve_model(app: FastAPI, session: Session, run: str) -> None:
             kept[column] = codes_of(session, columns[column]).astype("<f4").tobytes()
         return Response(kept[column], media_type="application/octet-stream")
 
+    @app.get("/api/times", response_class=Response, responses=TIMES)
+    def times() -> Response:
+        if session.time is None:
+            raise HTTPException(404, "no column tells the time of rows")
+        data = session.time.values.astype("<f8").tobytes()
+        return Response(data, media_type="application/octet-stream")
+
 
 def _buffer(values: Any) -> Response:
     data = np.ascontiguousarray(values, dtype="<f4").tobytes()
@@ -222,6 +238,18 @@ def _serve_rows(app: FastAPI, session: Session) -> None:
         _require(session, "impute")
         return ImputeAnswer(**_plain(session.impute(body.row, body.hidden)))
 
+    def expected(body: Any) -> ExpectedAnswer:
+        return ExpectedAnswer(**_plain(expected_row(session, body.row)))
+
+    def differs(body: Any) -> DifferenceAnswer:
+        return DifferenceAnswer(**_plain(difference(session, body.rows)))
+
+    def found(body: Any) -> SearchAnswer:
+        return SearchAnswer(**_plain(search(session, body.text)))
+
+    _post(app, "/api/expected", expected, asked["row"])
+    _post(app, "/api/difference", differs, asked["export"])
+    _post(app, "/api/search", found, asked["search"])
     _post(app, "/api/rows", rows, asked["page"])
     _post(app, "/api/errors", errors, asked["export"])
     _post(app, "/api/impute", impute, asked["impute"])
@@ -282,7 +310,14 @@ def describe(session: Session, columns: list[Column], run: str) -> ModelAnswer:
         high=high,
         spread=(session.spread * session.units.scale).tolist(),
         density=session.lens.density_of,
+        time=_time(session),
+        level=TOLD,
     )
+
+
+def _time(session: Session) -> TimeAnswer | None:
+    time = session.time
+    return None if time is None else TimeAnswer(name=time.name, kind=time.kind)
 
 
 def _component(session: Session, k: int) -> ComponentAnswer:

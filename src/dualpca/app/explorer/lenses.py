@@ -45,6 +45,8 @@ class Lens:
             self._refuse("sample", "cannot sample rows")
         if not hasattr(model, "impute"):
             self._refuse("impute", "does not fill missing entries; PPCA does, for example")
+        if not hasattr(model, "outliers"):
+            self._refuse("limits", "has no T² and SPE with limits; PPCA does, for example")
 
     def _named(self, X: Matrix) -> Any:
         """Return rows with the names of their columns, if the model was fitted with names."""
@@ -104,6 +106,12 @@ class Lens:
     def reconstruct(self, X: Matrix) -> Matrix:
         """Return the reconstructions of rows, (n, d)."""
         raise TableError(self.reasons["error"])
+
+    def outliers(self, X: Matrix, level: float) -> Any:
+        """Return T² and SPE of rows with their limits."""
+        if "limits" in self.reasons:
+            raise TableError(self.reasons["limits"])
+        return self.model.outliers(self._named(X), level=level)
 
     def groups(self, X: Matrix) -> Matrix | None:
         """Return the component of every row of a mixture, (n,)."""

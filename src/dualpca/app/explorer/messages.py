@@ -97,6 +97,18 @@ class SampleRequest(Message):
     component: int = 0
 
 
+class RowRequest(Message):
+    """Compare a row with what the model expects."""
+
+    row: int
+
+
+class SearchRequest(Message):
+    """Find rows by number, name or level."""
+
+    text: Annotated[str, Field(min_length=1, max_length=200)]
+
+
 class Words(Answer):
     """Why there is no answer."""
 
@@ -117,6 +129,14 @@ class ColumnAnswer(Answer):
     levels: list[str]
     origin: str
     reason: str
+    limit: float | None
+
+
+class TimeAnswer(Answer):
+    """The column that tells the time of rows."""
+
+    name: str
+    kind: str
 
 
 class ComponentAnswer(Answer):
@@ -152,6 +172,8 @@ class ModelAnswer(Answer):
     high: list[float]
     spread: list[float]
     density: str
+    time: TimeAnswer | None
+    level: float
 
 
 class PointAnswer(Answer):
@@ -195,6 +217,54 @@ class ErrorsAnswer(Answer):
     largest: float
     columns: list[str]
     by_column: list[float]
+
+
+class ExpectedAnswer(Answer):
+    """Entries of a row beside what the model expects, the most unusual first.
+
+    `itself` is true where the expectation has seen the entry; `chance` is that of a level.
+    """
+
+    id: str
+    features: list[int]
+    measured: list[float | None]
+    expected: list[float | None]
+    std: list[float | None]
+    unusual: list[float | None]
+    chance: list[float | None]
+    itself: bool
+    total: int
+
+
+class DifferenceAnswer(Answer):
+    """How selected rows differ from the others: numbers by their means, levels by their shares.
+
+    Differences of means are in standard deviations within the groups; intervals hold together.
+    """
+
+    selected: int
+    rest: int
+    compared: int
+    columns: list[str]
+    gap: list[float]
+    low: list[float | None]
+    high: list[float | None]
+    inside: list[float]
+    outside: list[float]
+    levels: list[str]
+    share: list[float]
+    share_rest: list[float]
+    share_low: list[float]
+    share_high: list[float]
+
+
+class SearchAnswer(Answer):
+    """Rows that were found, and what of them fits."""
+
+    rows: list[int]
+    ids: list[str]
+    where: list[str]
+    more: bool
 
 
 class ImputeAnswer(Answer):
@@ -241,6 +311,8 @@ def limited(session: Session) -> dict[str, Any]:
         ),
         "page": _with(RowsRequest, "PageRequest", rows=page, component=component),
         "export": _with(RowsRequest, "ExportRequest", rows=rows, component=component),
+        "row": _with(RowRequest, row=row),
+        "search": SearchRequest,
         "impute": _with(ImputeRequest, row=row, hidden=hidden),
         "sample": _with(SampleRequest, count=draws, seed=seed, component=component),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from dualpca.app.tables import columns
 from dualpca.app.tables.columns import Preparation, level_words, of_table
 from dualpca.app.tables.reading import parse_shape
 from dualpca.app.tables.text import TableError, without
+from dualpca.app.tables.times import TimeAxis
 
 # --- neighbours: how a point lies among rows ---------------------------------------------------
 
@@ -197,6 +199,41 @@ def shape_of(d: int, image: str | None, curve: bool) -> Shape:
     return Shape("image", size[:2] if size[2:] == (1,) else size)
 
 
+MOST_JUDGED = 200_000
+"""Most rows whose T² and SPE are computed at the start."""
+
+TOLD = 0.95
+"""Level at which T² and SPE together have their limits."""
+
+
+class Distance(NamedTuple):
+    """T² or SPE of every row: as it is, or in multiples of each row's own limit."""
+
+    name: str
+    values: Matrix  # (n,), NaN where a row is not judged
+    limit: float
+
+    @classmethod
+    def of(cls, name: str, values: Matrix, limits: Matrix) -> Distance | None:
+        """Return the distance as it is if the limit is the same for all rows; None without one.
+
+        Examples
+        --------
+        >>> Distance.of("SPE", np.array([1.0, 3.0]), np.array([2.0, 2.0])).limit
+        2.0
+        >>> Distance.of("SPE", np.array([1.0, 3.0]), np.array([2.0, 4.0])).values.tolist()
+        [0.5, 0.75]
+        """
+        usable = np.isfinite(limits) & (limits > 0) & np.isfinite(values)
+        if not usable.any():
+            return None
+        kept = limits[usable]
+        if np.ptp(kept) <= 1e-9 * kept.max():
+            return cls(name, np.where(usable, values, np.nan), float(kept[0]))
+        share = np.where(usable, values / np.where(usable, limits, 1.0), np.nan)
+        return cls(f"{name} / limit", share, 1.0)
+
+
 @dataclass
 class Session:
     """What the server knows: a lens on the model, rows, and their names.
@@ -222,6 +259,7 @@ class Session:
     shape: Shape = BARS
     units: Units = AS_IT_IS
     source: str = "no table"
+    time: TimeAxis | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -232,6 +270,7 @@ class Session:
         self._own = self._shares()
         self._reach = [self._furthest(k) for k in rows]
         self._places = [Places.of(Z) for Z in self.Z]
+        self.distances = self._distances()
         self.spread = self._spread()
         self._table = None
         if self.X is not None:
@@ -239,6 +278,21 @@ class Session:
             same = near is self.X
             spread = self.spread if same else _or_one(_deviations(near))
             self._table = Closest.of(near, spread, self._filled(self.X) if same else None, self.ids)
+
+    def _distances(self) -> dict[str, Distance]:
+        """Return T² and SPE of every row, of models that have them; none of very many rows."""
+        if self.X is None or "limits" in self.lens.reasons or self.n > MOST_JUDGED:
+            return {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of training rows that resemble each other
+            try:
+                found = self.lens.outliers(self.X, TOLD)
+            except ValueError as error:
+                self.lens.reasons["limits"] = str(error)
+                return {}
+        parts = (("T²", found.t2, found.t2_limit), ("SPE", found.spe, found.spe_limit))
+        made = {name: Distance.of(name, *map(np.asarray, both)) for name, *both in parts}
+        return {name: one for name, one in made.items() if one is not None}
 
     def _spread(self) -> Matrix:
         """Return the standard deviation of every column, (d,), in the units of the model.
@@ -471,13 +525,17 @@ SLOW = 20_000
 
 
 class Column(NamedTuple):
-    """A column: its kind ('category', 'number' or, with the reason, 'none') and origin."""
+    """A column: its kind ('category', 'number', 'time' or, with the reason, 'none') and origin.
+
+    Beyond `limit` a row is unusual.
+    """
 
     name: str
     kind: str
     levels: list[str]
     origin: str  # 'table', 'feature' or 'model'
     reason: str = ""
+    limit: float | None = None
 
 
 def columns_of(session: Session) -> list[Column]:
@@ -488,10 +546,16 @@ def columns_of(session: Session) -> list[Column]:
         found.append(Column("component", "category", levels, "model"))
     if session.n and "error" not in session.lens.reasons and session.n <= SLOW:
         found.append(Column("reconstruction error", "number", [], "model"))
+    for one in session.distances.values():
+        found.append(Column(one.name, "number", [], "model", "", one.limit))
     if session.frame is None:
         return found
     features = set(session.features)
-    rest = [_describe(session.frame[name], features) for name in session.frame.columns]
+    if session.time is not None and session.time.name in session.frame.columns:
+        found.append(Column(session.time.name, "time", [], "table"))
+    timed = {one.name for one in found if one.kind == "time"}
+    names = [name for name in session.frame.columns if name not in timed]
+    rest = [_describe(session.frame[name], features) for name in names]
     return found + sorted(rest, key=lambda column: column.origin == "feature")
 
 
@@ -523,7 +587,12 @@ def levels_of(column: pl.Series) -> list[str]:
 
 def codes_of(session: Session, column: Column) -> Any:
     """Return a number for every row, (n,) float32; NaN where there is none."""
+    if column.kind == "time" and session.time is not None:
+        return (session.time.values - np.nanmin(session.time.values)).astype(np.float32)
     if column.origin == "model":
+        if column.limit is not None:
+            one = next(one for one in session.distances.values() if one.name == column.name)
+            return one.values.astype(np.float32)
         if column.kind == "number":
             return session.errors(range(session.n)).astype(np.float32)
         with session.lock:
@@ -643,6 +712,7 @@ def open_session(
     curve: bool = False,
     id_column: str | None = None,
     source: str = "no table",
+    time: TimeAxis | None = None,
 ) -> Session:
     """Return a session for a model and a table; kernel models have training points without one.
 
@@ -659,6 +729,8 @@ def open_session(
     id_column : str, optional
     source : str
         Name of the table.
+    time : TimeAxis, optional
+        When the rows were measured.
     """
     lens, table = lens_of(model), (metadata or {}).get("table", {})
     features = _features(lens, table)
@@ -682,7 +754,9 @@ def open_session(
     _check_entries(lens, X, features, ids)
     shape = shape_of(len(features), image, curve)
     rest = None if frame is None or id_column is None else frame.drop(id_column)
-    return Session(lens, X, frame if rest is None else rest, features, ids, shape, units, source)
+    return Session(
+        lens, X, frame if rest is None else rest, features, ids, shape, units, source, time
+    )
 
 
 def _features(lens: Lens, table: Mapping[str, Any]) -> Sequence[str]:

@@ -236,6 +236,7 @@ def missing(subject: Subject) -> Section:
         "stretches of rows, or columns that are missing together, have a cause worth knowing.",
         [_missing_map(subject), *_patterns(subject), _missing_columns(subject)],
         [_missing_text(subject)],
+        f"{percent(float(subject.missing.mean()))} of the entries are missing.",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from dualpca.app.calibration import hide
-from dualpca.app.report import beside, data, places, trust
+from dualpca.app.report import beside, data, places, through_time, trust
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.directions import ARROWS, REACH, Loadings, drawn_arrow, drawn_loadings
 from dualpca.app.report.figures import (
@@ -441,9 +442,14 @@ def unusual(subject: MixedSubject) -> Section:
         raise LeftOut(f"{subject.kind} has no limits for unusual rows.")
     found = trust.judged(subject)
     worst = trust.furthest(np.maximum(*found))
+    surprising = _surprising(subject, worst)
     rows = [
-        [subject.ids[i], *(f"{part[i]:.2f}" for part in found), why]
-        for i, why in zip(worst, _reasons(subject, worst), strict=True)
+        [
+            subject.ids[i],
+            *(f"{part[i]:.2f}" for part in found),
+            why,
+        ]
+        for i, why in zip(worst, _reasons(surprising), strict=True)
     ]
     header = ("row", "T² / limit", "SPE / limit", "what does not fit")
     caption = (
@@ -465,11 +471,30 @@ def unusual(subject: MixedSubject) -> Section:
             Table(header, rows or none, caption, words=True),
         ],
         [trust.expected_text(subject, np.maximum(*found))],
+        trust.verdict_of(subject, found) + _mostly(surprising),
     )
 
 
-def _reasons(subject: MixedSubject, rows: Ints) -> list[str]:
-    """Return for each row its entries that the rest of the row does not suggest."""
+def _reasons(surprising: list[list[tuple[float, str, str]]]) -> list[str]:
+    """Return the entries of rows that the rest of the row does not suggest, in words."""
+    return [
+        ", ".join(text for _, text, _ in some) or "no single entry: the combination"
+        for some in surprising
+    ]
+
+
+def _mostly(surprising: list[list[tuple[float, str, str]]]) -> str:
+    """Return the columns that surprise most in the most unusual rows, in a sentence."""
+    counts = Counter(some[0][2] for some in surprising if some)
+    names = [name for name, count in counts.most_common(trust.VERDICT) if count > 1]
+    return f" The furthest out differ mostly in {trust.joined(names)}." if names else ""
+
+
+def _surprising(subject: MixedSubject, rows: Ints) -> list[list[tuple[float, str, str]]]:
+    """Return for each row its entries that the rest of the row does not suggest.
+
+    Each with how likely it is, in words, and with its column; the least likely first.
+    """
     found = []
     for i in rows.tolist():
         known = np.flatnonzero(~subject.missing[i] & ~subject.bounded[i])
@@ -480,7 +505,7 @@ def _reasons(subject: MixedSubject, rows: Ints) -> list[str]:
         one = pl.DataFrame([column.set(pl.Series(where), None) for column, where in pairs])
         _, low, high = subject.model.impute(one, return_interval=True, level=LEVEL)
         ends = [subject.codes(plain(part)) for part in (low, high)]
-        words: list[tuple[float, str]] = []
+        words: list[tuple[float, str, str]] = []
         for k, j in enumerate(known.tolist()):
             if subject.levels[j]:
                 row = subject.of(np.array([i]))
@@ -488,17 +513,15 @@ def _reasons(subject: MixedSubject, rows: Ints) -> list[str]:
                 own = float(chance[int(subject.X[i, j])])
                 if own < RARE:
                     said_ = f"{subject.names[j]} {subject.cell(i, j)} ({percent(own)})"
-                    words.append((own, said_))
+                    words.append((own, said_, subject.names[j]))
                 continue
             a, b = (part[k, j] for part in ends)
             if not a <= subject.X[i, j] <= b:
                 gap = max(a - subject.X[i, j], subject.X[i, j] - b) / ((b - a) or 1.0)
                 span = f"{said(a)} to {said(b)}"
-                words.append(
-                    (RARE / (1 + gap), f"{subject.names[j]} {subject.cell(i, j)} ({span})")
-                )
-        few = [text for _, text in sorted(words)[: trust.REASONS]]
-        found.append(", ".join(few) or "no single entry: the combination")
+                text = f"{subject.names[j]} {subject.cell(i, j)} ({span})"
+                words.append((RARE / (1 + gap), text, subject.names[j]))
+        found.append(sorted(words)[: trust.REASONS])
     return found
 
 
@@ -587,6 +610,23 @@ def filled(subject: MixedSubject) -> Section:
         "columns with dots far to the left: the others tell what they are. Columns at 1 or beyond "
         "cannot be told from the others, and what is filled in there is a typical value.",
         [*parts, *([sure] if sure else [])],
+        (),
+        "" if subject.complete else _verdict(subject, found),
+    )
+
+
+def _verdict(subject: MixedSubject, found: Hidden) -> str:
+    """Return how well missing entries can be filled, in a sentence."""
+    errors = [_errors(subject, found, j) for j in range(subject.d)]
+    share = [error / plain_ for n, error, plain_ in errors if n and plain_ > 0]
+    if not share:
+        return ""
+    inside = found.inside[~np.isnan(found.inside)]
+    held = f"; {percent(LEVEL)} ranges contain {percent(float(inside.mean()))} of the numbers"
+    return (
+        "Known entries that were hidden are filled with "
+        f"{percent(float(np.median(share)))} of the error of a typical value, in the median column"
+        f"{held if inside.size else ''}."
     )
 
 
@@ -735,6 +775,7 @@ SECTIONS: dict[str, Callable[[MixedSubject], Section | None]] = {
     "What the model keeps of each row": rebuilt,
     "What the model considers typical": invented,
     "Unusual rows": unusual,
+    "Rows over time": through_time.through_time,
     "How well entries are filled": filled,
 }
 """In the order of the page, by the name under which a section that does not apply is listed."""

@@ -73,13 +73,17 @@ Part = Plot | Table | Tiles | Several
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, what is shown and what to look for, then figures and tables, then text."""
+    """A heading, what is shown and what to look for, then figures and tables, then text.
+
+    `verdict` is what the page says of it at its very top.
+    """
 
     title: str
     shows: str
     look: str
     parts: Sequence[Part] = ()
     text: Sequence[str] = ()
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,9 @@ def render(page: Page) -> str:
     hashes = " ".join(f"'sha256-{_digest(text)}'" for text in scripts) or "'none'"
     head = _HEAD.format(title=_words(page.title), style=_resource("style.css"), hashes=hashes)
     lead = "".join(f'<p class="lead">{_words(p)}</p>\n' for p in page.lead)
+    lead = (
+        f'<div class="verdict" role="note" aria-label="In short">\n{lead}</div>\n' if lead else ""
+    )
     top = f"<header>\n<h1>{_words(page.title)}</h1>\n{lead}</header>\n{_contents(page)}"
     tail = _left_out(page.left_out) + "</main>\n"
     tail += "".join(f"<script>{text}</script>\n" for text in scripts)

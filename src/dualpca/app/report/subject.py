@@ -16,6 +16,7 @@ import dualpca
 from dualpca.app.report.figures import Floats, Ints, said
 from dualpca.app.tables import columns
 from dualpca.app.tables.columns import Preparation, coded, level_words
+from dualpca.app.tables.times import NONE, TimeAxis, find_time, read_time
 from dualpca.arrays import cached_property
 from dualpca.errors import DualPCAError, InterruptWarning, expected
 
@@ -75,6 +76,7 @@ class Subject:
     beside: Any = None  # supplementary columns, as `dualpca.supplementary` accepts them
     rows_beside: Any = None  # supplementary rows, as X has them, or as `table` for any kind
     ids_beside: tuple[str, ...] = ()  # of the m rows
+    time: TimeAxis | None = None  # of the n rows, if the table tells it
 
     @property
     def n(self) -> int:
@@ -85,6 +87,11 @@ class Subject:
     def d(self) -> int:
         """Columns."""
         return int(self.X.shape[1])
+
+    @cached_property
+    def outliers(self) -> Any:
+        """T² and SPE of every row with their limits, of models that have them."""
+        return self.model.outliers(self.of(np.arange(self.n)), level=self.level)
 
     @property
     def kind(self) -> str:
@@ -385,12 +392,13 @@ def subject_of(
     command: str | None = None,
     supplementary: Any = None,
     supplementary_rows: Any = None,
+    time: Any = None,
 ) -> Subject:
     """Return what a report is about, checked.
 
     Parameters
     ----------
-    model, X, color, ids, image, curve, level, seed, supplementary, supplementary_rows
+    model, X, color, ids, image, curve, level, seed, supplementary, supplementary_rows, time
         As in `write`.
     units : str, default="in the table's own units"
         Units of the table, in words.
@@ -446,6 +454,7 @@ def subject_of(
         command=command,
         identified=ids is not None,
         beside=_beside(frame, supplementary),
+        time=_time(frame, time, [one for one in others if one not in apart], n),
         **_rows_beside(model, supplementary_rows, ids, apart, prepared),
         **more,
     )
@@ -463,6 +472,23 @@ def _rows(
         return _values(model, X, frame, apart)
     plain = replace(prepared, means=None, scales=None).rows(frame)
     return plain.to_numpy().astype(np.float64), tuple(plain.columns)
+
+
+def _time(frame: pl.DataFrame | None, time: Any, others: list[str], n: int) -> TimeAxis | None:
+    """Return the time of rows: as given, else found among columns that the model does not use."""
+    if isinstance(time, TimeAxis):
+        return time
+    if frame is not None and (time is None or isinstance(time, str)):
+        return find_time(frame, time, others)
+    if time is None or (isinstance(time, str) and time == NONE):
+        return None
+    time = _column(frame, time, "time")
+    column = time if isinstance(time, pl.Series) else pl.Series("time", _plain(time), strict=False)
+    found = read_time(column.alias(column.name or "time"))
+    if found is None or len(column) != n:
+        what = f"a date or a number for each of the {n} rows"
+        raise ReportError(expected("time", what, len(column) if found else column[0]))
+    return found
 
 
 def _beside(frame: pl.DataFrame | None, supplementary: Any) -> Any:

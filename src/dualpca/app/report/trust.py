@@ -41,6 +41,8 @@ DRAWN = 3000
 SLOW = 5000
 """Largest number of rows that are judged if each takes long."""
 REASONS = 3
+REASONED, VERDICT = 500, 3
+"""Unusual rows that are asked for their columns, and columns that the verdict names."""
 TAIL = 0.05
 """Share of the model's own samples below the limit of the density."""
 SAMPLES = 2000
@@ -70,7 +72,7 @@ def unusual(subject: Subject) -> Section:
 
 def judged(subject: Subject) -> Judged:
     """Return T² and SPE of every row, in multiples of the row's own limits."""
-    found = subject.model.outliers(subject.of(np.arange(subject.n)), level=subject.level)
+    found = subject.outliers
     parts = [np.asarray(getattr(found, name)) for name in ("t2", "t2_limit", "spe", "spe_limit")]
     return Judged(_times(*parts[:2]), _times(*parts[2:]))
 
@@ -98,7 +100,69 @@ def _by_distances(subject: Subject) -> Section:
         "differently, often an error in the data or a new kind of case.",
         [distance_map(subject, found, worst), _table(subject, found, worst)],
         notes,
+        verdict_of(subject, found),
     )
+
+
+def named_columns(subject: Subject, found: Judged, rows: Ints) -> list[tuple[str, float]]:
+    """Return columns with their shares of the distances of some rows, the largest first.
+
+    Of every row that distance counts which is further beyond its limit. None for models that do
+    not tell columns apart.
+    """
+    if not hasattr(subject.model, "contributions") or not len(rows):
+        return []
+    total = np.zeros(subject.d)
+    beyond = found.beyond[rows] >= found.inside[rows]
+    for to, mine in (("spe", rows[beyond]), ("t2", rows[~beyond])):
+        if len(mine):
+            parts = np.abs(np.nan_to_num(subject.asked("contributions", subject.X[mine], to=to)))
+            total += np.sum(parts / np.maximum(parts.sum(axis=1, keepdims=True), 1e-300), axis=0)
+    order = np.argsort(-total, kind="stable")
+    return [(subject.names[j], float(total[j] / len(rows))) for j in order if total[j] > 0]
+
+
+def verdict_of(subject: Subject, found: Judged) -> str:
+    """Return whether anything is unusual, how many rows, and in which columns, in words."""
+    score = np.maximum(*found)
+    beyond = np.flatnonzero(score > 1)
+    words = flagged_words(len(beyond), subject.n, 1 - subject.level, subject.time is not None)
+    worst = beyond[np.argsort(-score[beyond], kind="stable")][:REASONED]
+    named = named_columns(subject, found, worst)[:VERDICT]
+    if named:
+        each = [name for name, share in named if share > 1 / subject.d]
+        words += f" They stand out mostly in {joined(each)}." if each else ""
+    return words
+
+
+def joined(words: list[str]) -> str:
+    """Return words with commas and an 'and'.
+
+    Examples
+    --------
+    >>> joined(["a"]), joined(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def flagged_words(count: int, n: int, rate: float, timed: bool = False) -> str:
+    """Return whether so many of n rows beyond a limit are unusual, in words.
+
+    Examples
+    --------
+    >>> print(flagged_words(26, 500, 0.05))
+    Nothing is unusual: 26 of 500 rows lie beyond a limit, where about 25 are expected by chance.
+    >>> print(flagged_words(90, 500, 0.05))
+    Many rows are unusual: 90 of 500 lie beyond a limit, where about 25 are expected by chance.
+    """
+    expected = f"about {said(rate * n, 2)} are expected by chance"
+    lie = "lies" if count == 1 else "lie"
+    if count > stats.binom.ppf((1 + SURE) / 2, n, rate):
+        much = "Many rows" if count > FAR * rate * n else "Some rows"
+        return f"{much} are unusual: {count:,} of {n:,} {lie} beyond a limit, where {expected}."
+    start = "Row by row nothing is unusual" if timed else "Nothing is unusual"
+    return f"{start}: {count:,} of {n:,} rows {lie} beyond a limit, where {expected}."
 
 
 def furthest(score: Floats) -> Ints:
@@ -270,7 +334,8 @@ def _by_one(
     caption = f"The {len(order)} most unusual rows"
     table = Table(("row", name, "furthest from the average in"), rows, caption, words=True)
     look = "rows far to the right of the dashed line: errors in the data, or a new kind of case."
-    return Section("Unusual rows", words, look, [figure, table])
+    verdict = flagged_words(beyond, len(at), rate)
+    return Section("Unusual rows", words, look, [figure, table], (), verdict)
 
 
 def _away(subject: Subject, i: int) -> str:
@@ -321,6 +386,20 @@ def calibrated(subject: Subject) -> Section:
         "the line the model is overconfident, above it too cautious.",
         [_figure(subject, found.calibration), *_by_column(subject, found)],
         [_error_words(found.error, found.plain)],
+        "" if subject.complete else _filled_words(found),
+    )
+
+
+def _filled_words(found: Measured) -> str:
+    """Return how well missing entries can be filled, in a sentence."""
+    k = int(np.argmin(np.abs(found.calibration.levels - TOLD)))
+    held = percent(float(found.calibration.coverage[k]))
+    gain = 1 - found.error / found.plain if found.plain else 0.0
+    better = f"{percent(gain)} closer than column averages"
+    better = better if gain > 0 else "no closer than column averages"
+    return (
+        f"Known entries that were hidden are filled to within {found.error:.2f} standard "
+        f"deviations, {better}, and {percent(TOLD)} intervals contain {held} of them."
     )
 
 

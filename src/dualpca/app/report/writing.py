@@ -8,7 +8,7 @@ import platform
 import re
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 
 from dualpca import __version__
-from dualpca.app.report import beside, data, directions, mixed, places, rebuilt, trust
+from dualpca.app.report import (
+    beside,
+    data,
+    directions,
+    mixed,
+    places,
+    rebuilt,
+    through_time,
+    trust,
+)
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.page import Page, Section, Table, render
 from dualpca.app.report.subject import LeftOut, MixedSubject, Subject, subject_of
@@ -144,6 +153,8 @@ def _preparation(subject: Subject) -> list[list[str]]:
             "on this page are in the units of the table"
         )
     found.append(["standardised", units])
+    if subject.time is not None:
+        found.append(["time of rows", subject.time.name])
     if prepared is not None and prepared.identifier:
         found.append(["names of rows", prepared.identifier])
     known = None if prepared is None else prepared.identifier
@@ -186,6 +197,7 @@ SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
     "What the model keeps of each row": rebuilt.rebuilt,
     "What the model considers typical": rebuilt.invented,
     "Unusual rows": trust.unusual,
+    "Rows over time": through_time.through_time,
     "Can its intervals be trusted?": trust.calibrated,
 }
 """In the order of the page, by the name under which a section that does not apply is listed.
@@ -215,6 +227,7 @@ def write(
     title: str | None = None,
     supplementary: Any = None,
     supplementary_rows: Any = None,
+    time: Any = None,
 ) -> int:
     """Write a report on a fitted model and rows as one self-contained HTML file.
 
@@ -244,6 +257,10 @@ def write(
         names of columns of the frame X.
     supplementary_rows : array or frame of shape (m, d), default=None
         Rows that are placed and take no other part.
+    time : str or array-like of shape (n,), default=None
+        When the rows were measured: a column of a frame, or dates or numbers; rows are drawn over
+        it. By default a column of dates, or of increasing numbers called like time, is found among
+        those that the model does not use; 'none' finds none.
 
     Returns
     -------
@@ -273,6 +290,7 @@ def write(
         seed=random_state,
         supplementary=supplementary,
         supplementary_rows=supplementary_rows,
+        time=time,
     )
     return write_text(Path(path), render(build(about, title=title)))
 
@@ -313,7 +331,7 @@ def build(
             left_out.append((name, _failed(subject, error)))
         step(name)
     sections.append(making(subject, time.perf_counter() - start, made or {}))
-    return Page(title or f"A report on {subject.kind}", lead(subject), sections, left_out)
+    return Page(title or f"A report on {subject.kind}", lead(subject, sections), sections, left_out)
 
 
 def _failed(subject: Subject, error: BaseException) -> str:
@@ -329,32 +347,29 @@ def _sentence(error: BaseException) -> str:
     )
 
 
-def lead(subject: Subject) -> list[str]:
-    """Return the main findings in a few sentences."""
-    words = f"{subject.n:,} rows of {subject.d:,} columns"
-    if not subject.complete:
-        words += f", {percent(float(subject.missing.mean()))} of the entries missing"
+def lead(subject: Subject, sections: Sequence[Section] = ()) -> list[str]:
+    """Return the verdict: what was fitted, and what the sections say of it in a sentence each."""
+    words = f"{subject.kind} "
+    if subject.q:
+        words += f"with {counted(subject.q, 'component')} "
+    words += f"was fitted to {_fitted_rows(subject)}{counted(subject.d, 'column')}"
     share = directions.explained(subject)
     if share is not None and subject.q:
-        numbers = "One number" if subject.q == 1 else f"{subject.q} numbers"
-        verb = "keeps" if subject.q == 1 else "keep"
-        words += f". {numbers} per row {verb} {percent(share)} of their variance"
-    return [words + "." + _odd(subject)]
+        words += f" and keeps {percent(share)} of their variance"
+    said = {one.title: one.verdict for one in sections if one.verdict}
+    gaps = [said.pop(one) for one in list(said) if one in ABOUT_GAPS]
+    if subject.complete:
+        gaps = ["Nothing is missing."]
+    return [" ".join([f"{words}.", *said.values()]), " ".join(gaps)]
 
 
-def _odd(subject: Subject) -> str:
-    """Return how many rows are unusual, if the model can tell."""
-    if not hasattr(subject.model, "outliers"):
-        return ""
-    try:
-        score = np.maximum(*trust.judged(subject))
-    except ValueError:
-        return ""
-    count, chance = int(np.sum(score > 1)), (1 - subject.level) * subject.n
-    most = subject.ids[int(np.argmax(score))]
-    return (
-        f" {counted(count, 'row')} {'lies' if count == 1 else 'lie'} beyond the limits for "
-        f"ordinary rows, where chance alone puts about {chance:,.0f}; furthest out is row {most}."
-        if count
-        else " No row lies beyond the limits for ordinary rows."
-    )
+ABOUT_GAPS = ("What is missing", "Can its intervals be trusted?", "How well entries are filled")
+"""Sections whose verdicts come last."""
+
+
+def _fitted_rows(subject: Subject) -> str:
+    """Return how many rows the model was fitted to, if that is known, and how many it meets."""
+    fitted = getattr(subject.model, "n_samples_", None)
+    if fitted is None or int(fitted) == subject.n:
+        return f"{counted(subject.n, 'row')} of "
+    return f"{counted(int(fitted), 'row')}, and is shown {subject.n:,} rows, of "

@@ -519,6 +519,7 @@ class Preparation:
     dropped: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()  # codes of missing entries, beside the usual
     kinds: Mapping[str, str] | None = None  # of a model of columns of any kind: their kinds
+    time: str | None = None  # the column that tells the time of rows
 
     @property
     def features(self) -> list[str]:
@@ -688,6 +689,8 @@ class Preparation:
             found["image_shape"] = list(self.image_shape)
         if self.identifier is not None:
             found["identifier"] = self.identifier
+        if self.time is not None:
+            found["time"] = self.time
         return found
 
 
@@ -715,6 +718,7 @@ def of_table(table: Mapping[str, Any], names: Sequence[str]) -> Preparation:
         table.get("dropped", {}),
         tuple(table.get("missing", ())),
         table.get("kinds"),
+        table.get("time"),
     )
 
 

@@ -28,6 +28,7 @@ from dualpca.app.tables.columns import (
     texts,
 )
 from dualpca.app.tables.text import CODES, TEXTUAL, USUAL, Codes, Counts, TableError, tally
+from dualpca.app.tables.times import Clock, chosen_time
 
 # --- what is counted ---------------------------------------------------------------------------
 
@@ -273,6 +274,7 @@ class Profile(NamedTuple):
     rows: int
     columns: dict[str, Figures | Words | Refused]
     gone: Counts  # codes that were read as missing, by column
+    clocks: Mapping[str, Clock] = {}  # which columns may tell the time of rows
 
 
 def profile(
@@ -306,6 +308,7 @@ def profile(
     """
     found: dict[str, Figures | Words | Refused] = {}
     kept = {name: codes.kept_in(name, names) for name in names}
+    clocks = {name: Clock(name) for name in names}
     row = 0
     for frame in frames:
         for name in names if not found else ():
@@ -320,8 +323,10 @@ def profile(
         for name, one in found.items():
             if isinstance(one, Words):
                 one.add(frame[name], row, _is_name(name), name in one_hot, kept[name])
+        for name, clock in clocks.items():
+            clock.add(frame[name])
         row += frame.height
-    return Profile(row, found, gone or {})
+    return Profile(row, found, gone or {}, clocks)
 
 
 def _is_name(name: str) -> bool:
@@ -376,6 +381,7 @@ class Choices(NamedTuple):
     notes: list[str]
     bounded: list[str]  # columns of numbers with bounds among them
     missing: list[str]  # codes of missing entries in columns of categories, as COLUMN=CODE
+    time: str | None = None  # the column that tells the time of rows
 
 
 def choose(
@@ -387,9 +393,12 @@ def choose(
     identifier: str | None = None,
     label: Label = lambda row, identifier: f"row {row + 1}",
     kinds: Mapping[str, KindAsked] | None = None,
+    timeless: bool = False,
 ) -> Choices:
     """Return which columns to use, and which of them become zeros and ones.
 
+    - The column that tells the time of rows (`times.chosen_time`) is left out, unless the columns
+      were `asked` for.
     - Identifiers are left out unless the columns were `asked` for: text that never repeats,
       different whole numbers under a name such as id, numbers that count the rows.
     - Text with two levels becomes one column of zeros and ones, with up to 20 levels one column
@@ -411,6 +420,8 @@ def choose(
     kinds : mapping, optional
         For a model of columns of any kind: the kinds that were given, by column. Then columns of
         text keep their levels, and bounds are used.
+    timeless : bool
+        No column tells the time: the user said so, or named it and left it out.
 
     Raises
     ------
@@ -428,6 +439,8 @@ def choose(
         else _given_verdict(name, one, given[name])
         for name, one in found.columns.items()
     }
+    time = None if asked or timeless else _time(found, {*given, *one_hot, identifier})
+    verdicts |= {} if time is None else {time: "time"}
     ids = [name for name, verdict in verdicts.items() if verdict == "id"]
     complete = [name for name in ids if _known(found.columns[name]) == found.rows]
     rows = identifier or (complete[0] if complete else None)
@@ -437,7 +450,7 @@ def choose(
             stray = isinstance(one, Words) and verdict.stray is not None
             where = f" in {label(one.row, rows)}" if isinstance(one, Words) and stray else ""
             refused.append(verdict._replace(example=verdict.example + where))
-        elif verdict == "id":
+        elif verdict in ("id", "time"):
             continue
         elif verdict in left:
             left[verdict].append(name)
@@ -452,6 +465,7 @@ def choose(
                 bounds.append(f"{one.bounds} in {name!r}")
                 made.bounded.append(name)
     made.notes.extend(_left_notes(found, ids, [rows] if rows in ids else [], left))
+    made.notes.extend(_time_notes(time))
     if kinds is None:
         made.notes.extend(_level_notes(made, one_hot))
     else:
@@ -471,7 +485,12 @@ def choose(
     for name in made.names:
         made.notes.extend(_suspicions(name, found.columns[name]))
         _check_finite(name, found.columns[name], lambda row: label(row, rows))
-    return made._replace(identifier=rows)
+    return made._replace(identifier=rows, time=time)
+
+
+def _time(found: Profile, others: Collection[str | None]) -> str | None:
+    """Return the column that tells the time of rows, not one of those that serve otherwise."""
+    return chosen_time({k: clock for k, clock in found.clocks.items() if k not in others})
 
 
 def _known(one: Figures | Words | Refused) -> int:
@@ -655,6 +674,11 @@ def _why(one: Figures | Words | Refused) -> str:
     if isinstance(figures, Figures) and figures.run is not None:
         return "it counts the rows"
     return "whole numbers that never repeat"
+
+
+def _time_notes(time: str | None) -> list[str]:
+    told = "tells the time of rows and is not part of the model (--columns chooses columns)."
+    return [] if time is None else [f"column {time!r} {told}"]
 
 
 def _level_notes(made: Choices, one_hot: Sequence[str]) -> list[str]:

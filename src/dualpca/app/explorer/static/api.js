@@ -57,6 +57,8 @@ export const getModel = () => getJson("/api/model");
 export const getPoints = async (component) => floats(await ask(`/api/points/${component}`));
 export const getColours = async (column) => floats(await ask(`/api/colours/${column}`));
 
+export const getTimes = async () => new Float64Array(await (await ask("/api/times")).arrayBuffer());
+
 const floats = async (answer) => new Float32Array(await answer.arrayBuffer());
 
 const pause = (ms) => new Promise((done) => { setTimeout(done, ms); });

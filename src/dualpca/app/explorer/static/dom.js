@@ -52,15 +52,27 @@ export function toast(words) {
   fading = setTimeout(() => { box.hidden = true; }, 6000);
 }
 
-/** The value of a colour in the style sheet. */
-export const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const inks = new Map();
+
+/** The value of a colour in the style sheet: looked up once a theme, since a look makes the browser restyle. */
+export function ink(name) {
+  const key = `${document.documentElement.dataset.theme} ${name}`;
+  if (!inks.has(key)) inks.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return inks.get(key);
+}
 
 /** Give a canvas the pixels that it covers, and return its context in CSS pixels. */
 export function context(canvas, width, height) {
   const ratio = Math.min(window.devicePixelRatio || 1, 3);
-  canvas.width = Math.max(1, Math.round(width * ratio));
-  canvas.height = Math.max(1, Math.round(height * ratio));
+  const [columns, rows] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
   const drawing = canvas.getContext("2d");
+  if (canvas.width !== columns || canvas.height !== rows) [canvas.width, canvas.height] = [columns, rows];
+  else {
+    drawing.setTransform(1, 0, 0, 1, 0, 0);
+    drawing.clearRect(0, 0, columns, rows);
+  }
   drawing.setTransform(ratio, 0, 0, ratio, 0, 0);
+  drawing.setLineDash([]);
+  drawing.globalAlpha = 1;
   return drawing;
 }

@@ -35,8 +35,8 @@ export class Grid {
     return Math.min(this.side - 1, Math.max(0, Math.floor(((x - this.low[k]) / width) * this.side)));
   }
 
-  /** The point nearest to (x, y) within rx, ry; distances are in units of those. −1 if none. */
-  nearest(x, y, rx, ry) {
+  /** The point nearest to (x, y) within rx, ry; distances are in units of those. −1 if none. Hidden ones (state 3) are not found. */
+  nearest(x, y, rx, ry, states = []) {
     let best = 1;
     let found = -1;
     const [x0, x1] = [this.cell(0, x - rx), this.cell(0, x + rx)];
@@ -48,7 +48,7 @@ export class Grid {
         const dx = (this.positions[2 * i] - x) / rx;
         const dy = (this.positions[2 * i + 1] - y) / ry;
         const d = dx * dx + dy * dy;
-        if (d <= best) {
+        if (d <= best && states[i] !== 3) {
           best = d;
           found = i;
         }
@@ -59,7 +59,7 @@ export class Grid {
 }
 
 /** Points inside a polygon given as [x, y] pairs, by counting crossings. */
-export function inside(positions, polygon) {
+export function inside(positions, polygon, states = []) {
   const found = [];
   const xs = polygon.map((p) => p[0]);
   const ys = polygon.map((p) => p[1]);
@@ -67,7 +67,7 @@ export function inside(positions, polygon) {
   for (let i = 0; i < positions.length / 2; i += 1) {
     const x = positions[2 * i];
     const y = positions[2 * i + 1];
-    if (x < left || x > right || y < low || y > high) continue;
+    if (x < left || x > right || y < low || y > high || states[i] === 3) continue;
     let within = false;
     for (let a = 0, b = polygon.length - 1; a < polygon.length; b = a, a += 1) {
       if ((ys[a] > y) !== (ys[b] > y) && x < ((xs[b] - xs[a]) * (y - ys[a])) / (ys[b] - ys[a]) + xs[a]) {
@@ -80,12 +80,12 @@ export function inside(positions, polygon) {
 }
 
 /** The k points closest to a place, distances measured in units of ux and uy. */
-export function closest(positions, x, y, ux, uy, k) {
+export function closest(positions, x, y, ux, uy, k, states = []) {
   const n = positions.length / 2;
   const far = new Float64Array(n);
   for (let i = 0; i < n; i += 1) {
-    far[i] = ((positions[2 * i] - x) / ux) ** 2 + ((positions[2 * i + 1] - y) / uy) ** 2;
+    far[i] = states[i] === 3 ? Infinity : ((positions[2 * i] - x) / ux) ** 2 + ((positions[2 * i + 1] - y) / uy) ** 2;
   }
   const order = Array.from({ length: n }, (_, i) => i).sort((a, b) => far[a] - far[b]);
-  return order.slice(0, k).sort((a, b) => a - b);
+  return order.slice(0, k).filter((i) => far[i] < Infinity).sort((a, b) => a - b);
 }

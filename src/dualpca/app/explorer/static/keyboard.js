@@ -56,7 +56,7 @@ $("plot").addEventListener("keydown", (event) => {
 
 window.addEventListener("keydown", (event) => {
   if (!state.model) return;
-  const writing = event.target.matches?.("input[type=text], textarea");
+  const writing = event.target.matches?.("input[type=text], input[type=search], textarea");
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && !writing) {
     event.preventDefault();
     undo();

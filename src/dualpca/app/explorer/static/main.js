@@ -4,11 +4,14 @@ import { getModel, getPoints } from "./api.js";
 import { connected } from "./connection.js";
 import { $, count, disable, el } from "./dom.js";
 import "./keyboard.js";
+import "./picture.js";
+import "./search.js";
 import { theme } from "./look.js";
 import { axisLabel, chooseColour, learnGroups, place, restate, scatter } from "./plane.js";
 import { move, showSliders } from "./point.js";
 import { can, latentsOf, size, space, state, why } from "./store.js";
 import { buildPanels } from "./tabs.js";
+import * as timeline from "./timeline.js";
 
 async function start() {
   if (location.search) history.replaceState(null, "", "/"); // the key is a cookie now
@@ -23,6 +26,7 @@ async function start() {
   fillControls();
   await openComponent(0);
   await chooseColour(first());
+  await timeline.build();
   connected("ok");
   document.documentElement.dataset.ready = "true";
 }
@@ -39,6 +43,7 @@ function describe() {
     ? "No table was given, so there are no points to show. Click or drag anywhere to decode; name a table on the command line to see its rows."
     : "No table was given, and this model has no way back from latents: there is nothing to show. Name a table on the command line.";
   if (!model.rows) {
+    disable($("search"), "There are no rows to find: no table was given.");
     disable($("colour"), "There are no rows to colour: no table was given.");
     const input = document.querySelector('input[value="lasso"]');
     disable(input, "There are no rows to select: no table was given.");
@@ -104,9 +109,12 @@ for (const [id, at] of [["axis-x", 0], ["axis-y", 1]]) {
     showSliders();
   });
 }
-$("component").addEventListener("change", () => openComponent(Number($("component").value)));
+$("component").addEventListener("change", async () => {
+  await openComponent(Number($("component").value));
+  await timeline.build();
+});
 $("colour").addEventListener("change", () => chooseColour($("colour").value));
 $("help").addEventListener("click", () => $("keys").showModal());
 
-window.dualpcaExplorer = { state, scatter: () => scatter, latentsOf };
+window.dualpcaExplorer = { state, scatter: () => scatter, latentsOf, timeline: timeline.shown };
 start();

@@ -163,7 +163,8 @@ function entryAt(canvas, event) {
 
 function listen() {
   const canvas = state.model.shape === "image" ? $("brush") : $("filled").querySelector("canvas");
-  if (!canvas) return;
+  if (!canvas || canvas.listening) return;
+  canvas.listening = true;
   canvas.addEventListener("pointerdown", (event) => {
     const j = entryAt(canvas, event);
     if (j < 0) return;

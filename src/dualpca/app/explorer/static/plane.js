@@ -1,10 +1,11 @@
 // Rows on the plane of two latents: where they lie, their colours, and what the pointer does to them.
 
-import { getColours, postJson } from "./api.js";
+import { getColours, getTimes, postJson } from "./api.js";
+import { moment } from "./clock.js";
 import { $, count, short, toast } from "./dom.js";
 import { closest, inside } from "./grid.js";
 import * as missing from "./missing.js";
-import { legend, paint } from "./palette.js";
+import { codeOf, legend, paint } from "./palette.js";
 import * as path from "./path.js";
 import * as point from "./point.js";
 import { Scatter } from "./scatter.js";
@@ -14,6 +15,7 @@ import { openTab } from "./tabs.js";
 export const scatter = new Scatter($("plot"), [$("grid"), $("points"), $("overlay")], { pick, lasso, hover });
 let column = null;
 let codes = null;
+let colours = new Uint8Array(0);
 let groups = null;
 let hovered = -1;
 
@@ -40,20 +42,47 @@ export function place() {
 }
 
 function recolour() {
-  scatter.setColours(paint(state.model.rows, column, codes));
-  legend($("legend"), column, codes);
+  colours = paint(state.model.rows, column, codes);
+  scatter.setColours(colours);
+  showLegend();
+  tell("painted");
 }
+
+const showLegend = () => legend($("legend"), column, codes, state.hidden, toggle);
+
+/** Hide the rows of a level, or show them again. */
+function toggle(code) {
+  if (!state.hidden.delete(code)) state.hidden.add(code);
+  restate();
+  showLegend();
+  tell("painted");
+}
+
+/** The colour of a row, and whether its level is hidden. */
+export const colourOf = (i) => colours.subarray(4 * i, 4 * i + 3);
+export const isHidden = (i) => scatter.states[i] === 3;
+export const painted = () => ({ colours, states: scatter.states });
+export const shownColumn = () => [column, codes];
 
 export async function chooseColour(value) {
   $("colour").value = value;
   try {
     const next = value === "" ? null : state.model.columns[Number(value)];
     codes = next ? await getColours(Number(value)) : null;
-    column = next;
+    column = next && next.kind === "time" ? { ...next, when: { kind: state.model.time.kind, start: await firstTime() } } : next;
+    state.hidden.clear();
+    restate();
     recolour();
   } catch (error) {
     toast(error.message);
   }
+}
+
+async function firstTime() {
+  state.times ??= await getTimes();
+  let first = Infinity;
+  for (const t of state.times) if (t < first) first = t;
+  return first;
 }
 
 /** Learn which component each row belongs to, if there are several. */
@@ -70,6 +99,7 @@ export function restate() {
   const chosen = state.selection.length > 0;
   for (let i = 0; i < n; i += 1) bytes[i] = (groups && groups[i] !== state.component) || chosen ? 1 : 0;
   for (const i of state.selection) bytes[i] = 2;
+  if (state.hidden.size) for (let i = 0; i < n; i += 1) if (state.hidden.has(codeOf(column, codes[i]))) bytes[i] = 3;
   scatter.setStates(bytes);
 }
 
@@ -83,11 +113,11 @@ function marks(reveal = true) {
   scatter.marks.trail = state.ends[0] && state.ends[1] ? scatter.marks.ends : null;
   scatter.marks.row = state.row;
   if (reveal && here) scatter.reveal(...here);
-  scatter.redraw();
+  scatter.redraw(false);
 }
 
 /** The rows closest to a place of the plane, by default to the latent point. */
-export const nearby = (k, [x, y] = flat(state.latent)) => closest(scatter.positions, x, y, ...scatter.unit, k);
+export const nearby = (k, [x, y] = flat(state.latent)) => closest(scatter.positions, x, y, ...scatter.unit, k, scatter.states);
 
 // --- the pointer ------------------------------------------------------------
 
@@ -106,7 +136,7 @@ function pick(x, y, row, dragging) {
 
 function lasso(polygon) {
   if (!state.model.rows) return;
-  const rows = inside(scatter.positions, polygon);
+  const rows = inside(scatter.positions, polygon, scatter.states);
   select(rows);
   if (rows.length) openTab("selection");
   else toast("No rows lie inside that line.");
@@ -120,7 +150,7 @@ function hover(row, px, py) {
   let words = nameOf(row);
   if (column && codes) {
     const code = codes[row];
-    const value = column.kind === "category" ? column.levels[code] ?? "–" : short(code, 4);
+    const value = column.kind === "category" ? column.levels[code] ?? "–" : column.kind === "time" ? moment(column.when.start + code, column.when.kind) : short(code, 4);
     words += ` · ${column.name} ${value}`;
   }
   tip.textContent = words;
@@ -153,15 +183,15 @@ on("moved", marks);
 on("ends", () => marks(false));
 on("along", (z) => {
   scatter.marks.point = flat(z);
-  scatter.redraw();
+  scatter.redraw(false);
 });
 on("nearest", (row) => {
   scatter.marks.nearest = row;
-  scatter.redraw();
+  scatter.redraw(false);
 });
 on("decoded", () => {
   const { nearest } = state.point;
   scatter.marks.nearest = nearest ?? -1;
-  scatter.redraw();
+  scatter.redraw(false);
   if (nearest !== null) learnName(nearest, 250, () => tell("named"));
 });

@@ -1,6 +1,7 @@
 // The decoded point: what it looks like, its uncertainty and how usual it is, and a slider for each latent.
 
 import { latest, postJson } from "./api.js";
+import * as beside from "./beside.js";
 import { $, el, fixed, short, toast } from "./dom.js";
 import { figures } from "./rows.js";
 import { can, latentsOf, nameOf, names, on, size, space, state, tell, why } from "./store.js";
@@ -12,6 +13,7 @@ export function build() {
   panel.replaceChildren();
   if (can("decode")) panel.append(el("div", { id: "decoded", class: "row-figures" }), facts());
   else panel.append(el("p", { class: "blank" }, why("decode"), " Points can still be coloured, selected and exported."));
+  panel.append(beside.build());
   if (can("decode") && !can("spread")) panel.append(el("p", { class: "note" }, why("spread")));
   if (state.model.ways.length) panel.append(way());
   panel.append(el("div", { class: "head" }, el("h2", {}, "Latents"), el("div", { class: "buttons" },

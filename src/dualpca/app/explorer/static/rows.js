@@ -92,18 +92,37 @@ const within = (x, low, high) => Math.min(1, Math.max(0, (x - low) / (high - low
 
 /** The row as figures, in `box`. `row` has values, and where known std, truth and hidden (a set). */
 export function figures(box, model, row, options = {}) {
-  box.replaceChildren();
-  if (model.shape === "image") imageFigures(box, model, row, options);
-  else if (model.shape === "curve") {
-    const canvas = el("canvas", { role: "img", "aria-label": options.label || "The decoded curve" });
-    box.append(el("figure", { class: "wide" }, canvas, el("figcaption", {}, caption(row, "The curve"))));
-    curve(canvas, model, row, Math.max(240, box.clientWidth || 380), 200, true);
-  } else {
-    const canvas = el("canvas", { role: "img", "aria-label": options.label || "The decoded features" });
-    const scroller = el("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Features" }, canvas);
-    box.append(el("figure", { class: "wide" }, scroller, el("figcaption", {}, caption(row, "From its mean to its value, on the range of the rows"))));
-    bars(canvas, model, row, Math.max(240, (box.clientWidth || 380) - 2));
+  if (model.shape === "image") {
+    box.replaceChildren();
+    imageFigures(box, model, row, options);
+    return;
   }
+  const { canvas, words } = wideFigure(box, model, options);
+  const width = box.clientWidth || 380;
+  if (model.shape === "curve") {
+    words.textContent = caption(row, "The curve");
+    curve(canvas, model, row, Math.max(240, width), 200, true);
+  } else {
+    words.textContent = caption(row, "From its mean to its value, on the range of the rows");
+    bars(canvas, model, row, Math.max(240, width - 2));
+  }
+}
+
+const wide = new WeakMap();
+
+/** The one figure of a box: made once, since a drag fills it many times a second. */
+function wideFigure(box, model, options) {
+  const known = wide.get(box);
+  if (known && known.figure.parentNode === box) return known;
+  const curved = model.shape === "curve";
+  const canvas = el("canvas", { role: "img", "aria-label": options.label || `The decoded ${curved ? "curve" : "features"}` });
+  const inner = curved ? canvas : el("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": "Features" }, canvas);
+  const words = el("figcaption", {});
+  const figure = el("figure", { class: "wide" }, inner, words);
+  box.replaceChildren(figure);
+  const made = { figure, canvas, words };
+  wide.set(box, made);
+  return made;
 }
 
 const caption = (row, words) => (row.std || row.low ? `${words}, with the range of 95 % of measurements` : words);

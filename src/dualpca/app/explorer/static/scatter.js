@@ -16,6 +16,7 @@ export class Scatter {
     this.points = new Points(canvas);
     this.points.onrestored = () => this.redraw();
     this.positions = new Float32Array(0);
+    this.states = new Uint8Array(0);
     this.bounds = [[-1, 1], [-1, 1]];
     this.view = { centre: [0, 0], zoom: 1 };
     this.marks = { point: null, ends: [], trail: null, row: -1, nearest: -1 };
@@ -43,6 +44,7 @@ export class Scatter {
   }
 
   setStates(bytes) {
+    this.states = bytes;
     this.points.upload("states", bytes);
     this.redraw();
   }
@@ -94,13 +96,15 @@ export class Scatter {
   reveal(x, y) {
     const [px, py] = this.toPixel(x, y);
     const out = px < MARGIN.left || px > this.width - MARGIN.right || py < MARGIN.top || py > this.height - MARGIN.bottom;
-    if (out) this.view.centre = [x, y];
+    if (!out) return;
+    this.view.centre = [x, y];
+    this.redraw();
   }
 
   rowAt(px, py) {
     if (!this.grid) return -1;
     const [ux, uy] = this.unit;
-    return this.grid.nearest(...this.toData(px, py), NEAR * ux, NEAR * uy);
+    return this.grid.nearest(...this.toData(px, py), NEAR * ux, NEAR * uy, this.states);
   }
 
   // --- drawing --------------------------------------------------------------
@@ -112,16 +116,26 @@ export class Scatter {
     this.redraw();
   }
 
-  redraw() {
+  /** Draw in the next frame: everything, or only what lies over the points. */
+  redraw(all = true) {
+    this.stale ||= all;
     if (this.asked) return;
     this.asked = requestAnimationFrame(() => {
       this.asked = 0;
-      this.draw();
+      if (this.stale) this.draw();
+      else if (this.width && this.height) this.drawOverlay();
     });
   }
 
   draw() {
     if (!this.width || !this.height) return;
+    this.stale = false;
+    this.drawPoints();
+    drawAxes(context(this.ground, this.width, this.height), this);
+    this.drawOverlay();
+  }
+
+  drawPoints() {
     const [ux, uy] = this.unit;
     const [mx, my] = this.middle;
     const scale = [2 / (ux * this.width), 2 / (uy * this.height)];
@@ -129,13 +143,15 @@ export class Scatter {
     const n = this.positions.length / 2;
     const size = Math.min(16, (n <= 500 ? 9 : n <= 3000 ? 7 : n <= 20000 ? 5 : 3.2) * Math.max(1, this.view.zoom) ** 0.3);
     const alpha = n <= 3000 ? 0.85 : n <= 20000 ? 0.7 : 0.4;
-    this.points.draw({ scale, shift, size, alpha, dimmed: n > 20000 ? 0.06 : 0.14, rim: isDark() ? [1, 1, 1] : [0.05, 0.07, 0.12] });
-    drawAxes(context(this.ground, this.width, this.height), this);
-    this.drawOverlay();
+    this.look = { size, alpha, dimmed: n > 20000 ? 0.06 : 0.14 };
+    this.points.draw({ scale, shift, ...this.look, rim: isDark() ? [1, 1, 1] : [0.05, 0.07, 0.12] });
   }
 
   drawOverlay() {
-    const drawing = context(this.overlay, this.width, this.height);
+    this.drawMarks(context(this.overlay, this.width, this.height));
+  }
+
+  drawMarks(drawing) {
     drawing.save();
     drawing.beginPath();
     drawing.rect(MARGIN.left, 0, this.width - MARGIN.left, this.height - MARGIN.bottom);
@@ -167,7 +183,7 @@ export class Scatter {
   }
 
   at(event) {
-    const frame = this.box.getBoundingClientRect();
+    const frame = (this.gesture && this.gesture.frame) || this.box.getBoundingClientRect(); // no layout while dragging
     return [event.clientX - frame.left, event.clientY - frame.top];
   }
 
@@ -182,7 +198,7 @@ export class Scatter {
       return;
     }
     const mode = event.shiftKey ? "pan" : this.mode;
-    this.gesture = { mode, from: [px, py], last: [px, py], moved: false };
+    this.gesture = { mode, from: [px, py], last: [px, py], moved: false, frame: this.box.getBoundingClientRect() };
     if (mode === "lasso") this.lassoing = [[px, py]];
   }
 
@@ -212,7 +228,7 @@ export class Scatter {
     else if (gesture.mode === "lasso") {
       const [lx, ly] = this.lassoing[this.lassoing.length - 1];
       if (Math.hypot(px - lx, py - ly) > 3) this.lassoing.push([px, py]);
-      this.redraw();
+      this.redraw(false);
     } else this.hooks.pick(...this.toData(px, py), -1, true);
     gesture.last = [px, py];
   }

@@ -2,6 +2,7 @@
 
 import { postBlob, postJson } from "./api.js";
 import { $, count, el, short, toast } from "./dom.js";
+import { fillDifferences } from "./differs.js";
 import { moveToRow } from "./point.js";
 import { can, names, on, select, state, tell, undo, why } from "./store.js";
 
@@ -63,10 +64,29 @@ async function fill(body) {
   if (turn !== asked) return;
   found.ids.forEach((id, i) => names.set(rows[i], id));
   const pages = Math.ceil(state.selection.length / PAGE);
-  body.replaceChildren(facts(errors), worst(errors) ?? "", table(found, rows), pager(pages) ?? "",
+  body.replaceChildren(facts(errors), worst(errors) ?? "", differs(), table(found, rows), pager(pages) ?? "",
     el("div", { class: "buttons" }, el("button", { type: "button", class: "main", id: "export", onclick: save }, "Export CSV"),
       el("span", { class: "note" }, "All columns, latents and errors")));
   tell("named");
+}
+
+/** How the selection differs from the rest: asked for once it is opened, and then kept open. */
+let open = true;
+
+function differs() {
+  const box = el("div", { id: "differences" });
+  if (state.selection.length === state.model.rows) box.append(el("p", { class: "note" }, "All rows are selected: there is no rest to compare with."));
+  const whole = el("details", { class: "differs" }, el("summary", {}, "How these rows differ from the rest"), box);
+  const { selection } = state;
+  let done = selection.length === state.model.rows || selection.length > MOST;
+  whole.addEventListener("toggle", () => {
+    ({ open } = whole);
+    if (!open || done) return;
+    done = true;
+    fillDifferences(box, selection);
+  });
+  whole.open = open;
+  return whole;
 }
 
 function facts(errors) {

@@ -5,6 +5,8 @@ export const state = {
   component: 0,
   axes: [0, 1],
   points: new Float32Array(0), // n × q
+  times: null, // of rows, if the table tells them
+  hidden: new Set(), // levels of the colours' column whose rows are not drawn
   latent: [],
   point: null, // the last decoded answer
   row: -1, // the row whose latents the point has

@@ -15,7 +15,7 @@ void main() {
   shade = colour.rgb;
   form = colour.a * 255.0;
   level = state;
-  bool mine = turn > 0.5 ? state > 1.5 : state < 1.5;
+  bool mine = turn > 0.5 ? state > 1.5 && state < 2.5 : state < 1.5; // 3 is hidden
   gl_Position = mine ? vec4(place * scale + shift, 0.0, 1.0) : vec4(2.0, 2.0, 2.0, 1.0);
   gl_PointSize = size * (state > 1.5 ? 1.35 : 1.0) * (form > 0.5 ? 1.12 : 1.0);
 }`;
@@ -142,6 +142,7 @@ export class Points {
     this.flat.clearRect(0, 0, width, height);
     const side = size * this.ratio * 0.8;
     for (let i = 0; i < this.n; i += 1) {
+      if (states[i] > 2) continue;
       const x = ((places[2 * i] * scale[0] + shift[0] + 1) / 2) * width;
       const y = ((1 - places[2 * i + 1] * scale[1] - shift[1]) / 2) * height;
       if (x < 0 || y < 0 || x > width || y > height) continue;
