@@ -468,8 +468,8 @@ def open_watch(
                 stack.callback(outs[-1].close)
         if data == "-" and outs[0] is not None:
             state.rows += outs[0].more
-        files = {"log": outs[0], "alarms": outs[1]}
-        found = Watch(fitted, records, tail, state, kept, _tell, as_json=as_json, **files)
+        parts = (fitted, records, tail, state, kept, _tell)
+        found = Watch(*parts, as_json=as_json, log=outs[0], alarms=outs[1])
         stack.pop_all()
     return found
 
