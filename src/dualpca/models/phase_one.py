@@ -162,7 +162,8 @@ class _Drawn:
         spe = laws(reference, degrees)[1]
         inside = reference.spe if reference.spe is not None else float(degrees.mean[0])
         wider = float(degrees.mean[0]) / inside if inside > 0 and degrees.rest[0] > 0 else 1.0
-        along = float(degrees.weight[0]) if degrees.k[0] > 0 else 1.0
+        # by the variance in phase I, which is above the model's where that is the scale of a t
+        along = float(degrees.weight[0]) / float(np.mean(y * y)) if degrees.k[0] > 0 else 1.0
         ordinary = ordinary_rows(
             shown,
             q,

@@ -324,6 +324,10 @@ def _rows(
     phi[:q] = ordinary.scores
     dependent, before = bool(phi.any()), drawn(1)[:, 0]
     fresh_share = np.sqrt(1 - phi * phi)
+    # φ is known with an error too: what is left of the rows before adds up in an average
+    off = np.sqrt((1 - phi * phi) / np.float32(ordinary.n))
+    off = off * rng.standard_normal((runs, m), dtype=np.float32) if innovations else off
+    left = np.zeros((runs, m), dtype=np.float32)
     for t in range(0, length, ROWS_DRAWN):
         new = drawn(min(ROWS_DRAWN, length - t))
         kept = new
@@ -333,6 +337,10 @@ def _rows(
                 before = phi * before + fresh_share * new[:, i]
                 kept[:, i] = before
         seen = phase_one.seen(kept)
+        for i in range(new.shape[1] if innovations and dependent else 0):
+            before_it = left.copy()
+            left = phi * left + new[:, i]
+            new[:, i] += off * before_it
         yield (fresh.seen(new) if innovations else seen), seen
 
 

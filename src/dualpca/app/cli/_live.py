@@ -461,11 +461,12 @@ def open_watch(
         stack.callback(tail.close)
         if first and skip:
             _skip(tail, records)
-        outs = []
+        outs: list[Out | None] = []
         for path, was in ((log, state.log), (alarms, state.alarms)):
-            outs.append(None if path is None else Out(path, was, same))
-            if outs[-1] is not None:
-                stack.callback(outs[-1].close)
+            out = None if path is None else Out(path, was, same)
+            outs.append(out)
+            if out is not None:
+                stack.callback(out.close)
         if data == "-" and outs[0] is not None:
             state.rows += outs[0].more
         parts = (fitted, records, tail, state, kept, _tell)
