@@ -29,8 +29,10 @@ def test_control_limits(model, divisor):  # theory 16.1 to 16.3
     kept, lam = ell[:q] * unit, ell[q:] * unit
     second = (lam**2).sum() / lam.sum() ** 2
     second = (second - 1 / nu) * nu**2 / ((nu - 1) * (nu + 2))  # unbiased
-    typical = lam.sum() * (second * (1 + 1 / nu) + 1 / nu)
-    g = 1 / (1 + lam.sum() / nu / (kept - typical))
+    apart = np.sqrt(2 * second - 1) * np.array([1, -1])
+    sizes = lam.sum() * (1 + apart) / 2  # of two residual variances with these sums
+    spread = sizes + (sizes + lam.sum()) / nu
+    g = 1 / (1 + (sizes / nu / (kept[:, None] - spread)).sum(axis=1))
     t2 = np.mean(g**2) * divisor * q * (n + 1) / (n * (n - q)) * stats.f.ppf(level, q, n - q)
     assert float(model.t2_limit(level)) == pytest.approx(t2)
     # 16.3: two residual variances are their own two sizes; 150 rows know them almost
