@@ -172,9 +172,9 @@ for name, (start, end) in FAULTS.items():
 # %%
 # - The valve that sticks is named, two and a half hours later: it stuck at an opening that the
 #   controller might have chosen, and shows once the controller asks for another.
-# - The meter that drifts is named late, when it is off by three of its standard deviations. The
-#   limit of the moving average of residuals is one for all signals, and has to be wide for those
-#   that wander.
+# - The meter that drifts is named late, when it is off by nearly three of its standard deviations.
+#   The limit of the moving average of residuals is one for all signals, and has to be wide for
+#   those that wander.
 # - The thermometer that drifts is *not* found. Its controller believes it and keeps the reading at
 #   80 degrees: what drifts is the reactor, by half a degree, no more than it does on any day.
 # - The change of the feed is found at once, in T² too: more of everything, with relations nearly as
