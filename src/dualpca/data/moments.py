@@ -356,22 +356,22 @@ def _gpu_sums(
     size, d = float(X.shape[0] if weights is None else namespace_sum(weights)), int(X.shape[1])
     if backend.is_sparse_tensor(X):
         found = _fused_blocks(X, weights, shift) if single else None
-        return None if found is None else (size, *found)
-    if weights is None and size * d <= GPU_AT_ONCE and size * d * d <= GPU_DOUBLE:
+    elif weights is None and size * d <= GPU_AT_ONCE and size * d * d <= GPU_DOUBLE:
         C = backend.working(X) - shift
-        return size, backend.namespace(C).sum(C, axis=0), algebra.gram(C)
-    if single and algebra.can_fuse_scatter(X):
+        found = backend.namespace(C).sum(C, axis=0), algebra.gram(C)
+    elif single and algebra.can_fuse_scatter(X):
         sample = X[:: -(-int(X.shape[0]) // HEAD), :]
         found = algebra.fused_scatter(X, shift, weights, sample)
-        return None if found is None else (size, *found)
-    if weights is not None or X.dtype != backend.namespace(X).float64:
-        return None
-    return _raw_sums(X, size, shift)
+    else:
+        found = _raw_sums(X, size, shift) if weights is None else None
+    return None if found is None else (size, *found)
 
 
-def _raw_sums(X: Array, size: float, shift: Array) -> tuple[float, Array, Array] | None:
-    """Return the same of rows that are multiplied as they are, if no mean is large."""
+def _raw_sums(X: Array, size: float, shift: Array) -> tuple[Array, ...] | None:
+    """Return the same of float64 rows that are multiplied as they are, if no mean is large."""
     xp = backend.namespace(X)
+    if X.dtype != xp.float64:
+        return None
     head = X[: min(HEAD, X.shape[0]), :] - shift
     if not bool(xp.all(shift * shift < FAR_MEAN * xp.mean(head * head, axis=0))):
         return None
@@ -380,7 +380,7 @@ def _raw_sums(X: Array, size: float, shift: Array) -> tuple[float, Array, Array]
     second -= total[:, None] * shift[None, :] + shift[:, None] * step[None, :]
     raw = xp.linalg.diagonal(second) + size * shift * shift
     safe = xp.all(xp.linalg.diagonal(second) - step * step / size > raw / FAR_MEAN)
-    return (size, step, second) if bool(safe) else None
+    return (step, second) if bool(safe) else None
 
 
 def _fused_blocks(X: Array, weights: Array | None, shift: Array) -> tuple[Array, ...] | None:
