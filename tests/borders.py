@@ -655,7 +655,7 @@ BORDERS: list[Border] = [
         GAPS + " robust",
     ),
     Border(
-        "gaussian/control_limits.py",
+        "gaussian/reference.py",
         "PATTERN_NUMBERS",
         "limits of so many patterns of missing values at once",
         lambda rng: (control_limits.PATTERN_NUMBERS // 48**2 + off(rng), 48, 3),
@@ -745,6 +745,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "ROWS_PER_PATTERN": "rows that miss the same; tests/gaussian/test_e_step.py",
     },
     "gaussian/reference.py": {
+        "PAIRED_ROWS PAIR_STEPS SMALL_TABLE": ESTIMATE,
         "CONSECUTIVE EXACT_SIDE LONG_WINDOW LOOKED_AT WINDOW dependence:20 dependence:8 "
         "_autocorrelation:4 reference_of:4": ESTIMATE,
     },
@@ -752,6 +753,23 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "DIRECT_SIZE largest_of:10 LARGE LARGEST_DRAW AT_FIRST": "random draws; "
         "tests/gaussian/test_selection.py compares both ways",
     },
+    "models/baseline.py": {
+        "CACHED_NUMBERS MAPPED_NUMBERS": "matrices that are kept; tests/models/test_baseline.py",
+        "NOISE_ROUNDS": ESTIMATE,
+    },
+    "models/monitoring.py": {
+        "MOST_LIMITS MOST_NAMED QUIET SEEN_BY_CHANCE SURELY_OFF": "what is kept and named; "
+        "tests/models/test_monitoring.py",
+    },
+    "models/phase_one.py": {
+        "FACTOR_STEPS LIGHT_TAILS MOST_ROUNDS ROUGH_ROWS STRICT UNUSUAL": "which rows of phase I "
+        "are set aside; tests/models/test_phase_one.py",
+    },
+    "models/run_lengths.py": {
+        "ALARMS FALSE_ALARMS LONGEST_RUN MANY_COLUMNS ROWS ROWS_DRAWN RULE_SHARE RUNS_LONG "
+        "SHARED_DIRECTIONS WORK _table:200": "simulated runs; tests/models/test_run_lengths.py",
+    },
+    "estimators/monitor.py": {"LEAST_LENGTH LONGEST_RULE": MESSAGE},
     "models/chain.py": {
         "MOST_BAND BLOCK_ENTRIES": TOO_LARGE,
         "LONG_STRETCH": "gaps in time; tests/models/test_chain.py",

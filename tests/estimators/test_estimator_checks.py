@@ -126,6 +126,7 @@ def unmet_by_kernels(estimator):
 @pytest.mark.filterwarnings("ignore::dualpca.errors.CanonicalWarning")
 @pytest.mark.filterwarnings("ignore::dualpca.errors.CollapseWarning")
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SelectionWarning")
+@pytest.mark.filterwarnings("ignore::dualpca.errors.MonitorWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=unmet, xfail_strict=True)
 def test_contract(estimator, check):

@@ -36,6 +36,7 @@ pytestmark = [
 
 
 KINDS = (
+    "batches",
     *("pca stream", "ppca", "ppca stream nan", "factors", "bayesian", "robust"),
     *("cca nan", "imputer", "monitor", "monitor learning"),
     *("kernel sparse", "dual auto", "probabilistic kernel", "twin", "mixture stream nan"),

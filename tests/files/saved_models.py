@@ -71,6 +71,7 @@ MODELS = {
     "robust": lambda: dp.RobustPPCA(2).fit(X),
     "robust nan": lambda: dp.RobustPPCA(2, degrees_of_freedom=4).fit(HOLES),
     "robust standardised": lambda: dp.RobustPPCA(standardize=True).fit(X),
+    "batches": lambda: dp.BatchUnfolder(n_points=5).fit(X.reshape(4, -1, X.shape[1])),
     "monitor": lambda: dp.Monitor(arl=20).fit(X),
     "monitor learning": lambda: dp.Monitor(dp.PPCA(2), arl=20, lags=1).fit(HOLES).partial_fit(X),
     "bayesian": lambda: dp.BayesianPCA().fit(X),

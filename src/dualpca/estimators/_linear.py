@@ -338,7 +338,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         >>> from dualpca import PCA
         >>> model = PCA(3, standardize=True).fit(load_wine().data)
         >>> round(model.t2_limit(), 2), round(model.spe_limit(), 2)
-        (7.85, 9.18)
+        (7.84, 9.21)
         """
         return self._limit(1, level)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -25,7 +26,7 @@ from dualpca.data.unfolding import (
     unfolded,
 )
 from dualpca.errors import expected
-from dualpca.estimators import _checks
+from dualpca.estimators import _checks, saving
 from dualpca.estimators._shell import parametrized
 from dualpca.estimators._types import Column, Rows
 from dualpca.gaussian import Outliers
@@ -50,6 +51,28 @@ class _Given(NamedTuple):
     labels: list[Any]
     names: list[str] | None
     frame: object  # None: arrays
+
+
+@dataclass(frozen=True)
+class Unfolding:
+    """Where trajectories are read, and what they are on average.
+
+    Parameters
+    ----------
+    length : int or None
+        Number of rows of every batch, where it is the same.
+    start, end : float
+        Of the grid.
+    indicator : int or None
+        Column that batches are aligned to.
+    mean : array of shape (n_points, w)
+    """
+
+    length: Annotated[int, ">= 1"] | None
+    start: float
+    end: float
+    indicator: Annotated[int, ">= 0"] | None
+    mean: Annotated[Array, "p w", "or nan"]
 
 
 @parametrized
@@ -121,6 +144,9 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
     (10, False)
     """
 
+    _model: Unfolding = field(init=False)
+    _can_be_saved = True
+
     by: str = "batch"
     _: KW_ONLY
     align_to: str | int | None = None
@@ -153,6 +179,79 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
         >>> BatchUnfolder(align_to=0, n_points=5).fit([table, table[:25]]).grid_.round(2)
         array([0.  , 1.66, 3.31, 4.97, 6.62])
         """
+        self._check_parameters()
+        given = self._read(X, groups, reset=True)
+        cut = self._indicator_of(given)
+        length, grid = self._grid_of(given, cut)
+        self._model = Unfolding(length, grid.start, grid.end, cut, np.empty((0, 0)))
+        mean = mean_trajectory(self._trajectories(given, None))
+        self._model = replace(self._model, mean=mean)
+        return self
+
+    # --- what was fitted -------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return True after a fit."""
+        return "_model" in vars(self)
+
+    @property
+    def _grid(self) -> Grid:
+        return Grid(self._model.start, self._model.end, self.n_points)
+
+    @property
+    def _indicator(self) -> int | None:
+        return self._model.indicator
+
+    @property
+    def grid_(self) -> Host:
+        """Where trajectories are read, (n_points,)."""
+        found: Host = self._grid.points
+        return found
+
+    @property
+    def length_(self) -> int | None:
+        """Number of rows of every batch, where it is the same for all."""
+        return self._model.length
+
+    @property
+    def mean_trajectory_(self) -> Host:
+        """The mean of the trajectories, (n_points, d)."""
+        found: Host = self._model.mean
+        return found
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._width * (self.n_points if self.by == "batch" else 1)
+
+    def save(self, path: str | os.PathLike[str], *, metadata: dict[str, Any] | None = None) -> None:
+        """Write what was fitted to one file, whole or not at all; `dualpca.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            '.dpca' is the usual ending.
+        metadata : dict, default=None
+            Anything that JSON can hold; see `dualpca.save`.
+
+        Returns
+        -------
+        None
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from dualpca import BatchUnfolder, load
+        >>> unfolder = BatchUnfolder(n_points=2).fit(np.zeros((3, 5, 1)))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     unfolder.save(f"{folder}/batches.dpca")
+        ...     print(load(f"{folder}/batches.dpca").length_)
+        5
+        """
+        saving.save(self, path, metadata=metadata)
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that no batches could be unfolded with."""
         _checks.check_choice("by", self.by, BY)
         _checks.check_number("n_points", self.n_points, 2, integer=True)
         if self.span is not None and self.align_to is None:
@@ -160,14 +259,18 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
             raise ValueError(
                 expected("span", "None where batches are aligned by time", self.span, remedy)
             )
-        given = self._read(X, groups, reset=True)
-        self._indicator = self._indicator_of(given)
-        self.length_, self._grid = self._grid_of(given)
-        self.grid_ = self._grid.points
-        trajectories = self._trajectories(given, None)
-        self.mean_trajectory_ = mean_trajectory(trajectories)
-        self._n_features_out = self._width * (self.n_points if self.by == "batch" else 1)
-        return self
+
+    def _goes_together(self) -> bool:
+        """Return True if what was read from a file fits the parameters and columns."""
+        model, d = self._model, int(self.n_features_in_)
+        width = d - (model.indicator is not None)
+        if (model.indicator is None) != (self.align_to is None) or (model.indicator or 0) >= d:
+            return False
+        ordered = np.isfinite([model.start, model.end]).all() and model.start <= model.end
+        return bool(ordered) and model.mean.shape == (self.n_points, width) and width > 0
+
+    def _most_components(self) -> None:
+        return None
 
     def transform(
         self, X: Batches, *, groups: Column | None = None, lengths: Column | int | None = None
@@ -409,9 +512,9 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
             raise ValueError(expected("batches", "a column besides the indicator", f"{d} column"))
         return found
 
-    def _grid_of(self, given: _Given) -> tuple[int | None, Grid]:
+    def _grid_of(self, given: _Given, cut: int | None) -> tuple[int | None, Grid]:
         """Return the number of rows of every batch, if it is the same, and where they are read."""
-        if self._indicator is None:
+        if cut is None:
             sizes = {len(table) for table in given.tables}
             if len(sizes) == 1:
                 (length,) = sizes
@@ -420,7 +523,7 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
         if self.span is not None:
             start, end = _span(self.span)
             return None, Grid(start, end, self.n_points)
-        places = [self._place(table, k, given) for k, table in enumerate(given.tables)]
+        places = [self._place(table, k, given, cut) for k, table in enumerate(given.tables)]
         first, last = np.array([p[0] for p in places]), np.array([p[-1] for p in places])
         if not first.max() < last.min():
             got = (
@@ -433,11 +536,10 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
             )
         return None, Grid(float(first.max()), float(last.min()), self.n_points)
 
-    def _place(self, table: Floats, k: int, given: _Given) -> Floats:
+    def _place(self, table: Floats, k: int, given: _Given, cut: int) -> Floats:
         """Return the indicator of a batch, which increases."""
-        assert self._indicator is not None
-        place = table[:, self._indicator]
-        name = given.names[self._indicator] if given.names else f"column {self._indicator}"
+        place = table[:, cut]
+        name = given.names[cut] if given.names else f"column {cut}"
         check_increasing(place, f"the indicator {name!r}", f"batch {given.labels[k]!r}")
         return place
 
@@ -447,7 +549,7 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
         found = []
         for k, table in enumerate(given.tables):
             if self._indicator is not None:
-                place = self._place(table, k, given)
+                place = self._place(table, k, given, self._indicator)
                 table = np.delete(table, self._indicator, axis=1)
             else:  # in rows of the batches of `fit`, or in shares of a batch
                 scale = 1 if self.length_ is None else max(self.length_ - 1, 1)

@@ -245,7 +245,8 @@ def for_new_rows(reference: Reference, found: Measured) -> Degrees:
     third = np.clip(third / mean**3, second * second, second**1.5)
     mean = mean * found.spe
     if reference.own_noise:  # each estimated from the residuals of its own feature
-        share = np.minimum((k + found.rest - 1) / (rest * reference.n * reference.shares[1]), 0.3)
+        counted = max(reference.n * reference.shares[1], 1.0)
+        share = np.minimum((k + found.rest - 1) / (rest * counted), 0.3)
         mean = mean * (1 + share) / (1 - share)
         over = np.maximum(nu - 2, 6.0)  # moments of ν/χ²_ν
         second = np.minimum(second * over / (over - 2), 1.0)
