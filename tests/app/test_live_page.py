@@ -20,6 +20,7 @@ import pytest
 import dualpca as dp
 from tests.app.explorer_cases import TOKEN
 from tests.app.live_cases import SENSORS, faulty, header, lines_of, monitor, rows_of
+from tests.conftest import rest_slow
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: the page is not tested"
@@ -150,6 +151,7 @@ def test_a_page_waits_moves_and_tells_of_an_alarm_and_its_end(model, browser, tm
 
 
 @browsed
+@pytest.mark.slow
 def test_pause_scales_spans_and_exports(model, browser, tmp_path, shots):
     lines = lines_of(faulty())
     with served(model, tmp_path, lines) as found, opened(browser, found["url"]) as page:
@@ -215,9 +217,12 @@ def test_everything_by_keys_and_what_a_row_was(model, browser, tmp_path):
 
 
 @browsed
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440])
-def test_the_page_fits_its_screen_in_light_and_dark(model, browser, tmp_path, shots, width, scheme):
+@pytest.mark.parametrize(
+    "screen",
+    rest_slow([(390, "dark"), (390, "light"), (1440, "light"), (1440, "dark")], {(390, "dark")}),
+)
+def test_the_page_fits_its_screen_in_light_and_dark(model, browser, tmp_path, shots, screen):
+    width, scheme = screen
     lines = lines_of(faulty())
     options = {"width": width, "height": 844, "color_scheme": scheme}
     with served(model, tmp_path, lines) as found, opened(browser, found["url"], **options) as page:
@@ -231,6 +236,7 @@ def test_the_page_fits_its_screen_in_light_and_dark(model, browser, tmp_path, sh
 
 
 @browsed
+@pytest.mark.slow
 def test_a_page_says_when_the_watch_has_stopped(model, browser, tmp_path):
     context = browser.new_context()
     page = context.new_page()

@@ -58,6 +58,7 @@ def test_ends_at_a_maximum_and_never_falls(name, missing, q):
     assert at_maximum(fit, theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["steep", "flat"])
 def test_has_the_likelihood_of_plain_em_after_many_steps(name):
     fit = fit_of(rows(name, n=2000), 3)

@@ -106,6 +106,7 @@ def _eleven_bits(V):
     return (V * size).half().double() / size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tol", "allowed"), [(0.0, 5e-6), (1e-4, 1e-4)])
 def test_a_start_from_every_eighth_point_leads_to_the_eigenvalues(tol, allowed, monkeypatch):
     monkeypatch.setattr(exact, "FEWEST_LED", 8)

@@ -131,7 +131,8 @@ def verdict_of(subject: Subject, found: Judged) -> str:
     named = named_columns(subject, found, worst)[:VERDICT]
     if named:
         each = [name for name, share in named if share > 1 / subject.d]
-        words += f" They stand out mostly in {joined(each)}." if each else ""
+        who = "It stands" if len(beyond) == 1 else "They stand"
+        words += f" {who} out mostly in {joined(each)}." if each else ""
     return words
 
 
