@@ -52,6 +52,7 @@ from dualpca.gaussian.reference import (
     incomplete_reference,
     noisy_reference,
     reference_of,
+    shrunk,
 )
 from dualpca.gaussian.rules import (
     HEYWOOD,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dualpca.data import Host
-from dualpca.gaussian import FactorJudge, Factors, Reference, autocorrelation, laws
+from dualpca.gaussian import FactorJudge, Factors, Reference, autocorrelation, laws, shrunk
 from dualpca.models.baseline import Baseline, Measures, baseline_of
 from dualpca.models.monitoring import (
     QUIET,
@@ -138,6 +138,15 @@ def fit_phase_one(
     return PhaseOne(MonitorModel(plan, State.fresh(plan), record), refused)
 
 
+def _without_bias(phi: float, n: int) -> float:
+    """Return an autocorrelation with what the mean of n rows takes from it, (1 + 3φ)/n."""
+    return min(phi + (1 + 3 * phi) / n, max(phi, MOST_ALIKE)) if phi > 0 else phi
+
+
+MOST_ALIKE = 0.99
+"""Largest autocorrelation that is taken to be there because of that."""
+
+
 class _Drawn:
     """Simulated run lengths of a fit, for limits of any wanted one."""
 
@@ -151,7 +160,8 @@ class _Drawn:
         self.innovations: Innovations | None = None
         alike: tuple[float, ...] = (0.0, 0.0)
         if request.dynamics == "auto":
-            alike = (autocorrelation(y, q), autocorrelation(r, _effective(r)))
+            found = autocorrelation(y, q), autocorrelation(r, _effective(r))
+            alike = tuple(_without_bias(phi, len(shown)) for phi in found)
         elif request.dynamics == "ar":
             self.innovations = Innovations.of(y, r)
             alike = tuple(
@@ -164,6 +174,8 @@ class _Drawn:
         wider = float(degrees.mean[0]) / inside if inside > 0 and degrees.rest[0] > 0 else 1.0
         # by the variance in phase I, which is above the model's where that is the scale of a t
         along = float(degrees.weight[0]) / float(np.mean(y * y)) if degrees.k[0] > 0 else 1.0
+        independent = max(reference.n * shrunk(alike[0]), 2.0)
+        along *= independent / (independent - 1)  # what their own mean took from it
         ordinary = ordinary_rows(
             shown,
             q,
