@@ -15,6 +15,7 @@ from dualpca.data import Host
 from dualpca.gaussian import FactorJudge, Factors, Reference, autocorrelation, laws, shrunk
 from dualpca.models.baseline import Baseline, Measures, baseline_of
 from dualpca.models.monitoring import (
+    MOST_ALIKE,
     QUIET,
     ChartPlan,
     Innovations,
@@ -143,8 +144,18 @@ def _without_bias(phi: float, n: int) -> float:
     return min(phi + (1 + 3 * phi) / n, max(phi, MOST_ALIKE)) if phi > 0 else phi
 
 
-MOST_ALIKE = 0.99
-"""Largest autocorrelation that is taken to be there because of that."""
+def _dependence(
+    dynamics: str, y: Floats, r: Floats
+) -> tuple[tuple[float, float], Innovations | None]:
+    """Return autocorrelations of scores and residuals, and what innovations are made with."""
+    if dynamics == "auto":
+        one, other = autocorrelation(y, y.shape[1]), autocorrelation(r, _effective(r))
+        return (_without_bias(one, len(y)), _without_bias(other, len(r))), None
+    if dynamics == "none":
+        return (0.0, 0.0), None
+    innovations = Innovations.of(y, r)
+    one, other = (max(float(np.mean(p)), 0.0) if p.size else 0.0 for p in innovations[:2])
+    return (one, other), innovations
 
 
 class _Drawn:
@@ -157,16 +168,7 @@ class _Drawn:
         q, d, reference = baseline.q, baseline.d, baseline.reference
         self.statistics = tuple(name for name in request.statistics if _measures(name, baseline))
         y, r = shown[:, :q], shown[:, q : q + d]
-        self.innovations: Innovations | None = None
-        alike: tuple[float, ...] = (0.0, 0.0)
-        if request.dynamics == "auto":
-            found = autocorrelation(y, q), autocorrelation(r, _effective(r))
-            alike = tuple(_without_bias(phi, len(shown)) for phi in found)
-        elif request.dynamics == "ar":
-            self.innovations = Innovations.of(y, r)
-            alike = tuple(
-                max(float(np.mean(p)), 0.0) if p.size else 0.0 for p in self.innovations[:2]
-            )
+        alike, self.innovations = _dependence(request.dynamics, y, r)
         judge = FactorJudge(baseline.factors, reference, baseline.unit)
         degrees = judge.degrees()
         spe = laws(reference, degrees)[1]
@@ -181,7 +183,7 @@ class _Drawn:
             q,
             d,
             max(reference.n, 3.0),
-            (alike[0], alike[1]),
+            alike,
             min(max(wider, 1.0), 4.0),
             along,
             reference.tails if reference.tails < LIGHT_TAILS else math.inf,
