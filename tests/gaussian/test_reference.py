@@ -293,6 +293,7 @@ def test_what_is_missing_counts_more_for_axes_and_pairs_than_for_entries():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
 @pytest.mark.parametrize("model", [PPCA, FactorAnalysis])
 def test_few_rows_with_missing_values_have_limits_that_hold(model):
     """q by default, weak directions among the four; before, 1.2 to 1.3 % were flagged."""

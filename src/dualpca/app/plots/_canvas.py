@@ -253,11 +253,15 @@ def canvas(
 
 
 def _new_figure(width: float, height: float, layout: Any) -> Figure:
+    size: Any = {"figsize": (width, height), "layout": "constrained"}
     if not _MANAGED.get():
-        return Figure(figsize=(width, height), layout=layout)
-    from matplotlib import pyplot  # chooses a window system: not before one is needed
+        figure = Figure(**size)
+    else:
+        from matplotlib import pyplot  # chooses a window system: not before one is needed
 
-    return pyplot.figure(figsize=(width, height), layout=layout)
+        figure = pyplot.figure(**size)
+    figure.set_layout_engine(layout)  # one that is replaced by none is not made again by a style
+    return figure
 
 
 def _given(ax: Axes | Sequence[Axes] | NDArray[Any], counts: list[int]) -> list[Axes]:
