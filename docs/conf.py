@@ -29,6 +29,7 @@ extensions = [
 exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst"]
 nitpicky = False
 default_role = "py:obj"  # `PPCA` in a docstring is a link, or code where there is no page
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 html_theme = "furo"
 html_title = f"dualpca {release}"
 html_static_path = ["_static"]

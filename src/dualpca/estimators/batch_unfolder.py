@@ -111,7 +111,7 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
     mean_trajectory_ : array of shape (n_points, d)
     n_features_in_ : int
         Columns of a batch, without the one that names it.
-    feature_names_in_ : array of shape (n_features_in_,)
+    feature_names_in_ : array of shape (d,)
         Only if batches had names of columns.
 
     See Also
@@ -322,7 +322,7 @@ class BatchUnfolder(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        array of shape (n, n_points, n_features_in_)
+        array of shape (n, n_points, d)
             The indicator is where it was, with the values of `grid_`.
 
         Examples
