@@ -9,7 +9,7 @@ from scipy import sparse, stats
 from sklearn.exceptions import NotFittedError
 
 from dualpca import PCA, PPCA, FactorAnalysis, RobustPPCA
-from dualpca.gaussian.control_limits import Law
+from dualpca.gaussian.control_limits import Law, _two_sets_tail
 from dualpca.gaussian.reference import residual_dof
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
@@ -514,6 +514,17 @@ def test_contributions_of_a_frame_are_a_frame(to):
     assert isinstance(found, pl.DataFrame) and found.columns == names
     np.testing.assert_allclose(found.to_numpy(), parts, rtol=1e-9)  # sums in another order
     assert isinstance(PPCA(1).fit(X).contributions(X), np.ndarray)
+
+
+@pytest.mark.parametrize("sets", [(0.3, 3.0, 0.05, 4.0, 60.0), (1.0, 1.0, 1.0, 1.0, 9.0)])
+@pytest.mark.parametrize("tails", [np.inf, 4.0])
+def test_tails_are_smooth_through_the_mean(sets, tails):
+    mean = sets[0] * sets[1] + sets[2] * sets[3]
+    x = mean * (1 + np.concatenate([np.linspace(-s, s, 401) for s in (1e-6, 1e-4, 1e-2)]))
+    tail = _two_sets_tail(x, [np.full(x.shape, value) for value in sets], tails)
+    for part, steps in zip(tail.reshape(3, -1), (1e-6, 1e-4, 1e-2), strict=True):
+        slopes = np.diff(part) / (steps / 200)
+        assert np.all(slopes < 0) and np.ptp(slopes) < 3 * steps + 1e-3 * abs(slopes.mean())
 
 
 @EVERY

@@ -118,17 +118,35 @@ def _two_sets_tail(x: Floats, sets: Sequence[Floats], tails: float) -> Floats:
     c1, c2 = second + 2 * g + 2 * x * (one + two), 2 * g * second - 4 * x * one * two
     s = _root(first - x, c1, c2)
     a, b, c = 1 - 2 * one * s, 1 - 2 * two * s, 1 + 2 * g * s
-    height = 0.5 * (m * np.log(a) + k * np.log(b) + D * np.log(c))
+    # −K(s), whose terms in s cancel but for s(x − 1)
+    bends = m * _log_bend(-2 * one * s) + k * _log_bend(-2 * two * s) + D * _log_bend(2 * g * s)
+    height = 0.5 * bends + s * (x - 1)
     curve = 2 * (m * (one / a) ** 2 + k * (two / b) ** 2 + D * (g / c) ** 2)
     w, u = np.sign(s) * np.sqrt(np.maximum(2 * height, 0.0)), s * np.sqrt(curve)
-    near = np.abs(w) < 1e-4
-    skew = 8 * (m * one**3 + k * two**3 - D * g**3)
+    near = np.abs(w) < NEAR_MEAN
+    w_or_1, u_or_1 = np.where(near, 1.0, w), np.where(near, 1.0, u)
     curve = 2 * (m * one**2 + k * two**2 + D * g**2)
-    middle = 1 / np.sqrt(2 * np.pi) * skew / (6 * curve**1.5)
-    w, u = np.where(near, 1.0, w), np.where(near, 1.0, u)
-    tail = special.ndtr(-w) + np.exp(-0.5 * w * w) / np.sqrt(2 * np.pi) * (1 / u - 1 / w)
-    found = np.clip(np.where(near, 0.5 - middle, tail), 0.0, 1.0)
+    skew = 8 * (m * one**3 + k * two**3 - D * g**3) / curve**1.5
+    heavy = 48 * (m * one**4 + k * two**4 + D * g**4) / curve**2
+    middle = w * (5 * skew**2 / 24 - heavy / 8) - skew / 6  # 1/u − 1/w to first order
+    both = np.where(near, middle, 1 / u_or_1 - 1 / w_or_1)
+    tail = special.ndtr(-w) + np.exp(-0.5 * w * w) / np.sqrt(2 * np.pi) * both
+    found = np.clip(tail, 0.0, 1.0)
     return np.where(large, 0.0, found)
+
+
+NEAR_MEAN = 1e-5
+"""Distance from the mean, in deviations, below which 1/u − 1/w is taken from its expansion."""
+
+
+def _log_bend(y: Floats) -> Floats:
+    """Return ln(1 + y) − y without cancellation."""
+    near = np.abs(y) < 0.03
+    z = np.where(near, y, 0.0)
+    series = np.zeros_like(z)
+    for power in range(11, 1, -1):
+        series = z * (series + (-1) ** (power + 1) / power)
+    return np.where(near, z * series, np.log1p(np.where(near, 0.0, y)) - y)
 
 
 def _root(c0: Floats, c1: Floats, c2: Floats) -> Floats:

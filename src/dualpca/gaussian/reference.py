@@ -639,8 +639,12 @@ def _told(factors: Factors, X: Array, w: Floats, share: Floats) -> tuple[float, 
     """Return what share of complete rows determines variances along the axes, and the axes."""
     d, q = (int(size) for size in factors.W.shape)
     B = backend.to_numpy(factors.W) / np.sqrt(backend.to_numpy(factors.psi))[:, None]
-    whole = np.eye(q) - np.linalg.inv(np.eye(q) + B.T @ B)
-    inverse = np.linalg.pinv(whole, hermitian=True)
+    sizes, V = np.linalg.eigh(np.eye(q) - np.linalg.inv(np.eye(q) + B.T @ B))
+    sizes, V = sizes[sizes > LEAST_TOLD], V[:, sizes > LEAST_TOLD]
+    if not sizes.size:  # axes without any signal: as none
+        n = float(w @ share)
+        return n, n
+    inverse = V / sizes @ V.T
     told, squares, place = np.zeros((q, q)), 0.0, 0
     for _, found in each(factors, X):
         H = np.eye(q) - backend.to_numpy(found.covariance)
@@ -651,9 +655,12 @@ def _told(factors: Factors, X: Array, w: Floats, share: Floats) -> tuple[float, 
         told += np.tensordot(w[here] * np.maximum(off, 0.0), H, 1)
         squares += float(w[here] @ np.sum(ratio * ratio.swapaxes(1, 2), axis=(1, 2)))
         place += len(H)
-    least = max(np.trace(np.linalg.pinv(told, hermitian=True)), 1e-300)
-    return squares / q, max(np.trace(inverse), 1e-300) / least
+    left = np.maximum(np.linalg.eigvalsh(V.T @ told @ V), LEAST_TOLD * LEAST_TOLD)
+    return squares / sizes.size, float(np.sum(1 / sizes) / np.sum(1 / left))
 
+
+LEAST_TOLD = 1e-9
+"""What complete rows tell of an axis, of 1, below which it has no signal."""
 
 LEAST_SEEN = 0.05
 """Smallest share of covariances of residuals that is taken to be seen."""

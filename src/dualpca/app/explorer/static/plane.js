@@ -64,13 +64,19 @@ export const isHidden = (i) => scatter.states[i] === 3;
 export const painted = () => ({ colours, states: scatter.states });
 export const shownColumn = () => [column, codes];
 
+let wanted = []; // the model and column asked for last: answers may come in another order
+
 export async function chooseColour(value) {
   $("colour").value = value;
+  if (wanted[0] !== state.model || wanted[1] !== value) state.hidden.clear();
+  const asked = (wanted = [state.model, value]);
   try {
     const next = value === "" ? null : state.model.columns[Number(value)];
-    codes = next ? await getColours(Number(value)) : null;
-    column = next && next.kind === "time" ? { ...next, when: { kind: state.model.time.kind, start: await firstTime() } } : next;
-    state.hidden.clear();
+    const found = next ? await getColours(Number(value)) : null;
+    const start = next && next.kind === "time" ? await firstTime() : null;
+    if (wanted !== asked) return;
+    codes = found;
+    column = start === null ? next : { ...next, when: { kind: state.model.time.kind, start } };
     restate();
     recolour();
   } catch (error) {
