@@ -115,9 +115,7 @@ def _torch(device: str) -> ModuleType:
     if importlib.util.find_spec("torch") is None:
         what = f"device={device!r} needs torch, which is not installed"
         raise BackendError(f"{what}: {install('gpu')}, or give device=None.")
-    import torch
-
-    return torch
+    return importlib.import_module("torch")
 
 
 def _free_bytes(gpu: Any) -> float:
