@@ -17,7 +17,7 @@ from dualpca.app.experiments.s2_geometry import (
     radial_rms,
     widest_gap,
 )
-from dualpca.app.experiments.s4 import e_step, m_step
+from dualpca.app.experiments.s4 import _first_steps
 
 
 @pytest.fixture(scope="module")
@@ -270,14 +270,20 @@ def test_widest_gap_goes_around():
     assert widest_gap(np.column_stack([np.cos(t[:2]), np.sin(t[:2])])) == pytest.approx(270)
 
 
-def test_em_steps_lower_the_error():
+def test_em_steps_are_those_of_roweis_and_lower_the_error():
     rng = np.random.default_rng(0)
     X, w = rng.normal(size=(20, 2)) * [1.0, 2.0], np.array([1.0, 0.2])
-    error = lambda w, z: np.sum((X - np.outer(z, w)) ** 2)  # noqa: E731
-    z = e_step(X, w)
-    for _ in range(5):
-        new = m_step(X, z)
-        assert error(new, z) <= error(w, z)
-        w, old = new, z
-        z = e_step(X, w)
-        assert error(w, z) <= error(w, old)
+    X -= X.mean(axis=0)
+    states = list(_first_steps(X, w))
+    z = X @ w / (w @ w)
+    expected = [(w, z)]
+    for _ in range(2):
+        w = X.T @ z / (z @ z)  # the line of least error with the latents held
+        expected.append((w, z))
+        z = X @ w / (w @ w)  # orthogonal projections
+        expected.append((w, z))
+    for (_, line, latents), (w, z) in zip(states, expected[:4], strict=True):
+        np.testing.assert_allclose(line, w, atol=1e-12)
+        np.testing.assert_allclose(latents, z, atol=1e-12)
+    errors = [np.sum((X - np.outer(z, w)) ** 2) for _, w, z in states]
+    assert np.all(np.diff(errors) < 0)
