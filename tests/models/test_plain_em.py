@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from dualpca import PPCA, Batches, ProbabilisticKernelPCA
+from dualpca import PPCA, Batches, ProbabilisticKernelPCA, load
 from tests.models.incomplete_cases import draw, remove
 from tests.oracles import missing
 
@@ -90,7 +90,7 @@ def test_plain_steps_with_missing_values_are_the_textbooks(rows, start, steps, c
 @pytest.mark.parametrize("share", [0.0, 0.2])
 def test_every_start_ends_at_the_maximum(rows, start, share):
     X = remove(rows, share)
-    inits = ("auto", "random", (start, START), [start.tolist(), START])
+    inits = ("auto", "random", (start, START), (start.tolist(), START))
     limits = {"tol": 1e-8, "max_iter": 5000}
     ends = [PPCA(2, method="em", init=init, **limits).fit(X).loglikelihood_ for init in inits]
     np.testing.assert_allclose(ends, ends[0], rtol=1e-8)
@@ -119,12 +119,13 @@ def test_a_start_is_not_modified(rows, start):
     ("init", "words"),
     [
         ("pca", r"'auto', 'random'"),
-        (None, "a pair: loadings of shape"),
-        (np.ones((6, 2)), "a pair: loadings of shape"),
-        ((np.ones((6, 2)),), "a pair: loadings of shape"),
-        ((np.ones((6, 2)), 0.0), "a pair: loadings of shape"),
-        ((np.ones((6, 2)), np.inf), "a pair: loadings of shape"),
-        ((np.ones((6, 2)), "1"), "a pair: loadings of shape"),
+        (None, "a tuple: loadings of shape"),
+        (np.ones((6, 2)), "a tuple: loadings of shape"),
+        ([np.ones((6, 2)), 1.0], "a tuple: loadings of shape"),
+        ((np.ones((6, 2)),), "a tuple: loadings of shape"),
+        ((np.ones((6, 2)), 0.0), "a tuple: loadings of shape"),
+        ((np.ones((6, 2)), np.inf), "a tuple: loadings of shape"),
+        ((np.ones((6, 2)), "1"), "a tuple: loadings of shape"),
         ((np.ones((5, 2)), 1.0), r"finite loadings of shape \(6, 2\)"),
         ((np.full((6, 2), np.nan), 1.0), r"finite loadings of shape \(6, 2\)"),
         ((np.array([["a"] * 2] * 6), 1.0), r"finite loadings of shape \(6, 2\)"),
@@ -134,6 +135,15 @@ def test_a_start_is_not_modified(rows, start):
 def test_what_is_no_start_is_refused(rows, init, words, share):
     with pytest.raises(ValueError, match="init must be .*" + words):
         PPCA(2, method="em", init=init).fit(remove(rows, share))
+
+
+@pytest.mark.parametrize("noise", [1.5, 2, np.float64(1.5)])
+def test_a_start_comes_back_from_a_file(rows, start, noise, tmp_path):
+    model = PPCA(2, method="em", init=(start, noise), accelerate=False, max_iter=5000).fit(rows)
+    model.save(tmp_path / "model.dpca")
+    again = load(tmp_path / "model.dpca")
+    np.testing.assert_array_equal(again.init[0], start)
+    assert again.init[1] == noise and again.accelerate is False
 
 
 def test_accelerate_is_a_flag(rows):

@@ -53,10 +53,10 @@ def check_init(init: object, noise: float | None) -> None:
         check_choice("init", init, ("auto", "random"))
         return
     least = 0.0 if noise is None else -math.inf  # what is given here is not looked at
-    if isinstance(init, tuple | list) and len(init) == 2 and isinstance(init[1], Real):
+    if isinstance(init, tuple) and len(init) == 2 and isinstance(init[1], Real):
         if least < float(init[1]) < math.inf:
             return
-    what = "'auto', 'random', or a pair: loadings of shape (d, q) and a noise variance"
+    what = "'auto', 'random', or a tuple: loadings of shape (d, q) and a noise variance"
     raise ValueError(expected("init", what, init))
 
 

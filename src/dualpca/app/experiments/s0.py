@@ -279,10 +279,8 @@ def s0_figure_3(draw: Canvas) -> Outcome:
         _heading(rows) | rows | {"by_components": curves, "over_draws": draws},
         _tendency(rows[SETTING]),
         f"{_spread(curves, draws)} The twenty points are unpublished; ours are (t, sin t), so the "
-        "numbers cannot be equal. Those printed (54.03 %, 0.98 % with q = 3) cannot belong to "
-        "N = 20 at all: with a unit diagonal σ² = (1 − EV)/(N − q), which gives N = "
-        f"{_points_published()} and an uncentred kernel. Eq. 19 as printed divides by the sum, "
-        "which cancels most of the difference between the two models (bottom row: "
+        f"numbers cannot be equal. {_printed(rows[SETTING], len(X))} Eq. 19 as printed divides by "
+        "the sum, which cancels most of the difference between the two models (bottom row: "
         f"{_list(rows['uncentred, Eq. 19'], 'gap_to_kernel_pca')} apart) and sends samples far "
         f"away where it vanishes ({_list(rows['uncentred, Eq. 19'], 'samples_outside', '.0%')} of "
         "them outside the panel). The sizes of panels (a) and (c) are not known.",
@@ -293,10 +291,23 @@ def s0_figure_3(draw: Canvas) -> Outcome:
 PUBLISHED = {"explained_published": 0.5403, "noise_variance_published": 0.0098}
 
 
-def _points_published() -> int:
-    """Return the N to which the numbers that are printed for three components belong."""
-    explained, noise = PUBLISHED.values()
-    return round((1 - explained) / noise + 3)
+def _printed(ours: dict[str, Any], n: int) -> str:
+    """Say to which N the numbers belong that are printed for three components and n points.
+
+    tr Kc/N = σ²(N − q)/(1 − EV), which is 1 for a kernel of unit diagonal that is not centred.
+    """
+    (explained, noise), q = PUBLISHED.values(), 3
+    found = round((1 - explained) / noise + q)
+    needed = noise * (n - q) / (1 - explained)
+    trace = ours[str(q)]["noise_variance"] * (n - q) / (1 - ours[str(q)]["explained"])
+    printed = f"Those printed ({100 * explained:.2f} %, {100 * noise:.2f} % with q = {q})"
+    return printed + said(
+        found == n,
+        f" fit an uncentred kernel, whose σ² = (1 − EV)/(N − q), and N = {n}.",
+        f" do not fit N = {n}: an uncentred kernel has σ² = (1 − EV)/(N − q), which gives "
+        f"N = {found}; a centred one would need a mean diagonal of {needed:.2f}, where ours has "
+        f"{trace:.2f}.",
+    )
 
 
 def _list(sizes: dict[str, Any], key: str, form: str = ".2g") -> str:
