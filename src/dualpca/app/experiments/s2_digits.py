@@ -166,7 +166,7 @@ ORANGE = "#e07b00"
 @experiment(
     source="S2 Fig. 8",
     title="Langevin draws new latents where the digits' latents are",
-    caption="Two of 15 latents of the digits (blue) and of 300 new points (orange), by Algorithm 2. "
+    caption="Two of 15 latents: of digits (blue) and of 300 new points by Algorithm 2 (orange). "
     "Right: the part in the frame.",
     test="test_experiments_s2_s4.py::test_langevin_latents_are_as_wide_as_their_density",
 )
