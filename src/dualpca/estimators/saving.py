@@ -328,7 +328,7 @@ def _parameter_hints(cls: Any) -> dict[str, Any]:
     return {name: hints.get(name, Any) for name in cls._get_param_names()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a parameter with Python's numbers in place of NumPy's."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
