@@ -6,6 +6,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 import dualpca
+from dualpca.app.experiments.running import measured, stored
 
 project = "dualpca"
 author = "the dualpca developers"
@@ -40,7 +41,8 @@ html_extra_path = ["_extra"]
 html_show_search_summary = False  # it would fetch pages, which a browser refuses on a disk
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence", "substitution"]
-myst_substitutions = {"release": release}
+reproduced = stored(Path(__file__).parent / "_extra" / "reproduced")
+myst_substitutions = {"release": release, "reproduced": measured(list(reproduced))}
 myst_heading_anchors = 3
 math_number_all = False
 math_eqref_format = "({number})"

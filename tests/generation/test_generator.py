@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -115,6 +116,40 @@ def test_bandwidth_is_given_or_found(ring):
     F = given.density_.factor
     assert_close(F @ F.T, 0.09 / 1.09 * S, "covariance")
     assert_close(found.density_.factor, fit_kernel_density(found.latents_).factor, "exact")
+
+
+@pytest.mark.parametrize("h", [None, 0.3])
+def test_the_plain_density_is_that_of_the_survey(ring, h):
+    """Algorithm 2: π(z) = 1/n Σ_i N(z; z_i, σ²I), at the latents themselves; dense."""
+    stretched = np.column_stack([5 * ring[0][:, 0], ring[0][:, 1], 0.2 * ring[0].sum(axis=1)])
+    model = Generator(PCA(2), shrink=False, bandwidth=h).fit(stretched)
+    Z, F = model.latents_, model.density_.factor
+    sigma, unit = F[0, 0], np.sqrt(Z.var(axis=0).mean())
+    np.testing.assert_array_equal(F, sigma * np.eye(2))
+    np.testing.assert_array_equal(model.density_.centres, Z)
+    at = Z[:20] + 0.1
+    bumps = multivariate_normal([0, 0], sigma**2 * np.eye(2)).pdf(at[:, None] - Z)
+    assert_close(model.density_.log_density(at), np.log(bumps.mean(axis=1)), "density")
+    drawn = model.sample_latents(20_000, random_state=0)
+    np.testing.assert_allclose(drawn.var(axis=0), Z.var(axis=0) + sigma**2, rtol=0.05)
+    if h is not None:
+        assert sigma == pytest.approx(h * unit)
+        return
+    D = np.sum((Z[:, None] - Z) ** 2, axis=2)
+
+    def left_out(width):  # mean over i of ln 1/(n − 1) Σ_{j≠i} N(z_i; z_j, σ²I)
+        bumps = np.exp(-0.5 * D / width**2) / (2 * np.pi * width**2)
+        return np.mean(np.log((bumps.sum(axis=1) - np.diagonal(bumps)) / (len(Z) - 1)))
+
+    tried = sigma * np.exp(np.linspace(-0.5, 1, 201))
+    assert sigma == pytest.approx(tried[np.argmax([left_out(s) for s in tried])], rel=0.03)
+
+
+def test_bumps_that_are_shrunk_have_the_shape_of_the_rows(ring):
+    with pytest.raises(ValueError, match="shrink must be False with isotropic bumps"):
+        fit_kernel_density(ring[0], isotropic=True)
+    with pytest.raises(ValueError, match="shrink must be True or False"):
+        Generator(PCA(2), shrink=None).fit(ring[0])
 
 
 # --- classes and temperature ----------------------------------------------------------

@@ -681,6 +681,8 @@ def _comparable(value: Any) -> str:
 
     Addresses in memory are left out; a generator has given the start already.
     """
+    if isinstance(value, tuple | list):
+        return str([_comparable(part) for part in value])
     if isinstance(value, np.ndarray) and value.ndim:
         kind = f"{value.dtype} {value.shape}".encode()
         return f"array {value.shape} ({crc32(np.ascontiguousarray(value).tobytes() + kind):08x})"

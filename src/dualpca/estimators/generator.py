@@ -66,6 +66,11 @@ class Generator(MetaEstimatorMixin, Estimator):
     bandwidth : float, default=None
         h of 'kde', in standard deviations of the latents; None for the largest leave-one-out
         likelihood.
+    shrink : bool, default=True
+        'kde': bumps shaped as the latents, and all of it shrunk to their mean and covariance. False
+        for the plain estimate, equally wide bumps at the latents themselves: it is wider than they
+        are, most of all along components of little variance. h is then in units of the latents'
+        root mean square deviation.
     n_mixtures : int, default=10
         Components of 'mixture' and 'subspaces', of each class if by class.
     by_class : bool, default=False
@@ -98,9 +103,9 @@ class Generator(MetaEstimatorMixin, Estimator):
 
     Notes
     -----
-    Kernel PCA, a kernel density estimate and Langevin are "Kernel PCA: a survey", section 7, with a
-    fresh ξ at every step (theory 12.1, 12.2 and 14). A prior of the model's own is what its
-    `sample` draws from.
+    Kernel PCA, a kernel density estimate with ``shrink=False`` and Langevin are Algorithm 2 of "A
+    survey on kernel PCA", section 7, with a fresh ξ at every step (theory 12.1, 12.2 and 14). A
+    prior of the model's own is what its `sample` draws from.
 
     A kernel density costs O(nq) per row and step of a chain, `nearest` O(nd) per row, in blocks:
     all distances are never formed at once. Memory: the training rows and latents, O(n(d + q)).
@@ -133,6 +138,7 @@ class Generator(MetaEstimatorMixin, Estimator):
     density: str | Density = "kde"
     sampler: str = "direct"
     bandwidth: float | None = None
+    shrink: bool = True
     n_mixtures: int = 10
     by_class: bool = False
     temperature: float = 1.0
@@ -154,7 +160,7 @@ class Generator(MetaEstimatorMixin, Estimator):
             what = f"one of {list(DENSITIES)} or a density (of dualpca.generation)"
             raise ValueError(expected("density", what, self.density))
         check_choice("sampler", self.sampler, SAMPLERS)
-        check_numbers(self, counts=("n_mixtures", "n_steps"), flags=("by_class",))
+        check_numbers(self, counts=("n_mixtures", "n_steps"), flags=("by_class", "shrink"))
         if self.by_class and not named:
             what = "a name where each class has its own"
             raise ValueError(expected("density", what, self.density))
@@ -202,7 +208,8 @@ class Generator(MetaEstimatorMixin, Estimator):
         if self.density == "gaussian":
             return generation.fit_gaussian(Z)
         if self.density == "kde":
-            return generation.fit_kernel_density(Z, self.bandwidth)
+            plain = not self.shrink
+            return generation.fit_kernel_density(Z, self.bandwidth, not plain, isotropic=plain)
         if isinstance(self.density, str):
             subspaces = self.density == "subspaces"
             return fit_mixture(Z, int(self.n_mixtures), rng, subspaces=subspaces)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import KW_ONLY, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualpca import data
-from dualpca.arrays import backend
+from dualpca.arrays import Array, backend
 from dualpca.data import InMemoryTable, Moments, Table, Units
 from dualpca.errors import NoiseWarning, SkewWarning, expected, warn
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._checks import (
     check_array_path,
     check_choice,
+    check_flag,
     check_matrix,
     check_number,
     column_labels,
@@ -42,6 +45,19 @@ def spiked_request(estimator: PPCA | BayesianPCA, kind: type[T]) -> T:
     if estimator.noise_variance is not None:
         check_noise(estimator.noise_variance, zero=estimator._zero_noise)
     return iterative_request(estimator, kind, noise=estimator.noise_variance)
+
+
+def check_init(init: object, noise: float | None) -> None:
+    """Refuse what is neither the name of a start nor loadings and a noise variance."""
+    if isinstance(init, str):
+        check_choice("init", init, ("auto", "random"))
+        return
+    least = 0.0 if noise is None else -math.inf  # what is given here is not looked at
+    if isinstance(init, tuple) and len(init) == 2 and isinstance(init[1], Real):
+        if least < float(init[1]) < math.inf:
+            return
+    what = "'auto', 'random', or a tuple: loadings of shape (d, q) and a noise variance"
+    raise ValueError(expected("init", what, init))
 
 
 NAMED = 5
@@ -87,6 +103,14 @@ class PPCA(LatentEstimator):
     method : {'closed', 'em'}, default='closed'
         Closed form from the spectrum, or EM, accelerated and monotone: the same model. Rows with
         NaN are always fitted by EM.
+    init : {'auto', 'random'} or (array of shape (d, q), float), default='auto'
+        Start of EM in `fit`: random; or loadings W and a noise σ² (of standardised columns with
+        `standardize`; `noise_variance` takes its place), the mean being that of the rows. 'auto' is
+        random, but the span of the rows filled with means where values are missing.
+    accelerate : bool, default=True
+        False for the textbook EM, step by step: many more steps. `max_iter` steps are then just
+        those of Tipping & Bishop (1999, Eqs. 29 and 30), and `loglikelihoods_` those of the start
+        and after every step.
     solver : {'auto', 'qr', 'dense', 'gram', 'krylov'}, default='auto'
         For the closed form, and for rules that read the spectrum.
     tol : float, default=1e-06
@@ -179,6 +203,8 @@ class PPCA(LatentEstimator):
     _: KW_ONLY
     noise_variance: float | None = None
     method: str = "closed"
+    init: str | tuple[Array, float] = "auto"
+    accelerate: bool = True
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int = 1000
@@ -193,6 +219,8 @@ class PPCA(LatentEstimator):
     def _request(self) -> PPCARequest:
         """Check the parameters and return them for the fit."""
         check_choice("method", self.method, ("closed", "em"))
+        check_init(self.init, self.noise_variance)
+        check_flag("accelerate", self.accelerate)
         check_number("n_init", self.n_init, 1, integer=True)
         check_array_path("components_out", self.components_out)
         return spiked_request(self, PPCARequest)

@@ -145,6 +145,9 @@ class ProbabilisticKernelPCA(KernelEstimator):
     ----------
     coordinates_ : array of shape (n, q)
         B, on principal axes, the largest first.
+    em_coordinates_ : array of shape (n, q)
+        B where EM ended, before it was turned to principal axes. Not set after the closed form, nor
+        where noise is diagonal.
     noise_variance_ : float or array of shape (n,)
         σ², in the units of Kc/n; ψ of every point where noise is diagonal.
     eigenvalues_ : array of shape (q,)
@@ -203,6 +206,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
     _model: ProbabilisticKernelModel = field(init=False)
 
     coordinates_ = attribute("coordinates")
+    em_coordinates_ = attribute("em_coordinates")
     noise_variance_ = attribute("noise")
     eigenvalues_ = attribute("eigenvalues")
     explained_variance_ = attribute("variances")

@@ -313,7 +313,7 @@ def check_parameters(estimator: BaseEstimator) -> None:
     params, hints = estimator.get_params(deep=False), _parameter_hints(cls)
     for name, hint in hints.items():
         value = params.get(name)
-        if not _plausible(value.item() if isinstance(value, np.generic) else value, hint):
+        if not _plausible(_plain(value), hint):
             raise ValueError(expected(name, fields.in_words(hint), value))
     if hasattr(estimator, "_check_parameters"):
         estimator._check_parameters()
@@ -326,6 +326,13 @@ def _parameter_hints(cls: Any) -> dict[str, Any]:
     """Return the annotations of an estimator's parameters."""
     hints = get_type_hints(cls.__init__)
     return {name: hints.get(name, Any) for name in cls._get_param_names()}
+
+
+def _plain(value: object) -> object:
+    """Return a parameter with Python's numbers in place of NumPy's."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _plausible(value: Any, hint: Any) -> bool:

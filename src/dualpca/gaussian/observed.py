@@ -573,11 +573,14 @@ ROUNDING_RIDGE = 1e-14
 """Share of a matrix's trace that is added to its diagonal before it is factored."""
 
 
-def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Array, Array, Array]:
+def m_step(
+    sums: Sums, factors: Factors, prior: Array | None = None, *, expand: bool = True
+) -> tuple[Array, Array, Array]:
     """Return new loadings and mean, and each feature's left-over sum of squares (theory 4.2).
 
     w̃_j = (Σ E[z̃z̃ᵀ])⁻¹ Σ x E[z̃] with z̃ = (z, 1), for all features in one batch; then the latents'
-    own mean ν and covariance Γ are folded back, μ ← μ + Wν, W ← WΓ^{1/2} (parameter expansion).
+    own mean ν and covariance Γ are folded back, μ ← μ + Wν, W ← WΓ^{1/2} (parameter expansion),
+    unless not to `expand`: the steps of plain EM.
 
     A `prior` (q,) is added to the diagonal of Σ E[zzᵀ]: σ²α, where column i of W has the prior
     N(0, α_i⁻¹I). With α_i = d/w_iᵀw_i re-estimated the prior sees Γ as −(d/2) ln|Γ|, so the best
@@ -597,10 +600,12 @@ def m_step(sums: Sums, factors: Factors, prior: Array | None = None) -> tuple[Ar
     if prior is not None:
         pulled = rhs + pull * both
     left = sums.xx - xp.sum(pulled * both, axis=-1)
-    W, mu = both[..., :-1], factors.mu + both[..., -1]
+    W, mu, left = both[..., :-1], factors.mu + both[..., -1], xp.maximum(left, 0.0)
+    if not expand:
+        return W, mu, left
     nu, root = latent_frame(sums)
     shift = (W @ nu[..., None])[..., 0]
-    return share**0.5 * (W @ root), mu + shift, xp.maximum(left, 0.0)
+    return share**0.5 * (W @ root), mu + shift, left
 
 
 def latent_frame(sums: Sums) -> tuple[Array, Array]:

@@ -520,12 +520,15 @@ NARROWEST, WIDEST = 1e-3, 8.0
 """Bandwidths of the first round: shares of Silverman's rule of thumb and of the deviation."""
 
 
-def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True) -> KernelDensity:
+def fit_kernel_density(
+    Z: Array, width: float | None = None, shrink: bool = True, *, isotropic: bool = False
+) -> KernelDensity:
     """Return the kernel density estimate over rows, with bumps of covariance h² · cov(Z).
 
     Bumps alone make the variance 1 + h² times too large, 1.2 times in 15 dimensions. Shrunk, all
     is divided by √(1 + h²) about the mean, so that mean and covariance are those of the rows: the
-    empirical distribution for h → 0, the Gaussian for h → ∞.
+    empirical distribution for h → 0, the Gaussian for h → ∞. That needs bumps of the rows' shape:
+    isotropic ones, of covariance h² · tr cov(Z)/q · I, make narrow directions too wide.
 
     Parameters
     ----------
@@ -533,6 +536,8 @@ def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True
     width : float, default=None
         h; by default from the leave-one-out likelihood (`bandwidth`).
     shrink : bool, default=True
+    isotropic : bool, default=False
+        The same width in all directions; not with `shrink`.
 
     Returns
     -------
@@ -555,6 +560,12 @@ def fit_kernel_density(Z: Array, width: float | None = None, shrink: bool = True
         raise ValueError(expected("Z", "two rows or more", tuple(Z.shape)))
     mean = backend.namespace(Z).mean(Z, axis=0)
     F = covariance_factor(Z - mean)
+    if isotropic:
+        if shrink:
+            what = "False with isotropic bumps, whose shape is not that of the rows"
+            raise ValueError(expected("shrink", what, shrink))
+        unit = math.sqrt(float(backend.namespace(Z).mean(F * F)) * int(F.shape[0]))
+        F = unit * backend.identity(int(F.shape[0]), F)
     if width is None:
         width = bandwidth(solved_rows(F, Z - mean), shrink)
     elif not 0 < width < math.inf:

@@ -690,6 +690,8 @@ class Fit:
     by_blocks : bool
         Take the way of large tables also where the table is small, so that rows in memory and the
         same rows in chunks have the same steps.
+    accelerate : bool
+        Extrapolate, expand and turn steps; otherwise they are those of plain EM.
     """
 
     def __init__(
@@ -702,8 +704,9 @@ class Fit:
         columns: Columns | None = None,
         moments: Moments | None = None,
         by_blocks: bool = False,
+        accelerate: bool = True,
     ) -> None:
-        self.data = IncompleteTable(table, q, columns, moments)
+        self.accelerate, self.data = accelerate, IncompleteTable(table, q, columns, moments)
         self.q, self.noise, self.diagonal, self.by_blocks = q, noise, diagonal, by_blocks
         self.seen, self.origin, self.variance = self.data.columns[:3]
         xp, self.d = backend.namespace(self.origin), int(self.origin.shape[0])
@@ -735,7 +738,7 @@ class Fit:
         ready = self.data.ready
         if ready is None or self.data.moments is not None or self.by_blocks:
             return None
-        if self.diagonal or self.noise == 0:
+        if self.diagonal or self.noise == 0 or not self.accelerate:
             return None
         n, d = ready.X.shape
         most = FEWEST_TURNED if self.turns else QUICK_ENTRIES
@@ -750,6 +753,8 @@ class Fit:
         """Whether a step is cheap enough to be turned to its end, by products of residuals."""
         if self.diagonal or self.noise == 0 or self.data.moments is not None or self.q >= self.d:
             return False
+        if not self.accelerate:
+            return False
         return self.d <= min(WIDEST_TURN, self.data.n / ROWS_PER_TURN)
 
     def step(self, theta: Array) -> tuple[Array, float] | tuple[Array, float, Array]:
@@ -759,7 +764,7 @@ class Fit:
             return backend.asarray(after, theta), value
         factors = self.unpack(theta)
         sums, products = self.expectations(factors, residuals=self.turns)
-        W, mu, left = observed.m_step(sums, factors)
+        W, mu, left = observed.m_step(sums, factors, expand=self.accelerate)
         there = Factors(W, mu, self._noise(left, sums.n))
         image, value = self.pack(there), self.value(sums, factors)
         bold = self._turned(factors, there, products, float(sums.all_n)) if self.turns else None
@@ -888,19 +893,22 @@ def fit_incomplete(
     max_iter: int = 1000,
     n_init: int = 1,
     watch: driver.Watch | None = None,
+    start: Array | None = None,
 ) -> tuple[Factors, driver.Record]:
     """Fit x = Wz + μ + ε to rows with missing values by the likelihood of the observed entries.
 
     With a ψ of its own for every feature, EM is followed by quasi-Newton on the same likelihood;
-    `psi` is the noise to start from. Of `n_init` starts, the first from the span of the rows
-    filled with means and the others random, the one that ends most likely is kept. With a
-    `watch` there is one start, and a checkpoint of it.
+    `psi` is the noise to start from. Of `n_init` starts, the first θ = `start`, by default from the
+    span of the rows filled with means, and the others random, the one that ends most likely is
+    kept. With a `watch` there is one start, and a checkpoint of it.
 
     Cost of a step: O(|X| q²/2) for the products with the mask and O(q³) per pattern; memory one
     block of rows beyond X.
     """
     keeper = fit.keeper(watch)
-    theta = fit.begin(rng, psi) if keeper.state is None else fit.origin
+    theta = start
+    if theta is None:
+        theta = fit.begin(rng, psi) if keeper.state is None else fit.origin
     best = _run(fit, theta, tol, max_iter, keeper)
     if not best[1].interrupted:
         keeper.done()
@@ -925,7 +933,8 @@ def _run(
         theta = backend.asarray(keeper.state[0]["theta"], theta)
         record = driver.Record.of(keeper.state)
     else:
-        theta, record = driver.maximize(fit.step, theta, tol=near, max_iter=steps, keeper=keeper)
+        limits: dict[str, Any] = {"tol": near, "max_iter": steps, "accelerate": fit.accelerate}
+        theta, record = driver.maximize(fit.step, theta, keeper=keeper, **limits)
     if steps < max_iter and not record.ended:
         theta = fit.polish(theta, record, tol, max_iter - steps, keeper)
     factors = fit.unpack(theta)

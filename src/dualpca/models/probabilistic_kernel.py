@@ -377,6 +377,7 @@ class ProbabilisticKernelModel:
     correction: Correction  # of distances
     heywood: tuple[int, ...] | None = None  # points held at the least noise, if each has its own
     history: History | None = None
+    em_coordinates: Annotated[Array, "n q"] | None = None  # B where EM ended, before it was turned
 
     @property
     def n_rows(self) -> int:
@@ -538,7 +539,7 @@ def fit_probabilistic_kernel(
     n, order, rho = operator.n, operator.shape[0], request.feature_dim
     like = backend.vector_like(source.points)
     limits = (request.tol, request.max_iter)
-    placement = heywood = None
+    placement = heywood = raw = None
     if request.noise == "diagonal":
         q, em = _count(operator, request), request.method == "em"
         factors, record = fit_factors(operator, q, LEAST_POINT_NOISE, None, *limits, em=em)  # type: ignore[arg-type]
@@ -550,7 +551,7 @@ def fit_probabilistic_kernel(
         start = _start(operator, request, q)
         W, sigma2, record = em_of_kernel(*about_em, start=start, accelerate=request.accelerate)
         B, squares = principal(W)
-        psi, variances = sigma2 + 0 * B[:, 0], squares + sigma2
+        raw, psi, variances = backend.cast_like(W, like), sigma2 + 0 * B[:, 0], squares + sigma2
         SpikedGaussian(variances, sigma2, operator.dim).require_density()
     else:  # σ² = (tr Kc/n − Σℓ)/(n − q), B = U(Λ − σ²)^{1/2}
         spectrum, gaussian = _eigenpairs(operator, request)
@@ -575,6 +576,7 @@ def fit_probabilistic_kernel(
         source.correction or Correction(),
         heywood,
         History.of(record),
+        raw,
     )
 
 

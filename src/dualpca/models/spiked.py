@@ -580,6 +580,8 @@ class PPCARequest(driver.IterativeRequest):
     n_components: int | float | str | None
     noise: float | None = None  # σ², None for maximum likelihood
     method: str = "closed"  # or 'em'
+    init: str | tuple[Array, float] = "auto"  # 'auto', 'random', or loadings and noise, for EM
+    accelerate: bool = True
     solver: str = "auto"
     n_init: int = 1
     rule: str = PARALLEL  # where neither a number nor the noise is given
@@ -689,7 +691,13 @@ def ppca_of_operator(
         spectrum, gaussian = _closed_form(operator, count, wanted, request)
         q = gaussian.rank
     if by_em:
-        W, sigma2, record = em_of_operator(operator, q, n, request.start, noise, **request.limits)
+        if isinstance(operator, ColumnGram) and not isinstance(request.init, str):
+            what = "'auto' or 'random' for a table that is read by columns"
+            raise ValueError(expected("init", what, request.init))
+        begin = given_start(request.init, (operator.shape[0], q), operator.like)
+        options: dict[str, Any] = {"start": begin, "accelerate": request.accelerate}
+        options |= request.limits
+        W, sigma2, record = em_of_operator(operator, q, n, request.start, noise, **options)
         record.add(ppca_step(operator, W, sigma2, n)[2])
         total = operator.trace / n
         if noise is None and rules.has_vanished(sigma2, total / operator.dim, rules.NO_NOISE):
@@ -758,8 +766,13 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
         named = ["mle", *sorted(RULES), PARALLEL, *CROSS_VALIDATED]
         what = f"an int or one of {named} where values are missing"
         raise ValueError(expected("n_components", what, wanted))
-    fit, limits = Fit(table, q, noise, columns=columns), request.limits
-    factors, record = fit_incomplete(fit, request.start, n_init=request.n_init, **limits)
+    fit = Fit(table, q, noise, columns=columns, accelerate=request.accelerate)
+    rng, limits = request.start, {"n_init": request.n_init, **request.limits}
+    begin = given_start(request.init, (table.d, q), fit.origin)
+    start = fit.begin_anywhere(rng) if request.init == "random" else None
+    if begin is not None:
+        start = fit.pack(Factors(begin[0], fit.origin, 0 * fit.origin + begin[1]))
+    factors, record = fit_incomplete(fit, rng, start=start, **limits)
     if noise == 0:  # what EM raised is no likelihood
         most = rules.NO_NOISE * float(backend.to_numpy(fit.seen).sum())
         exact = abs(record.loglikelihoods[-1]) <= most
@@ -887,6 +900,19 @@ def ppca_step(
         gamma = sigma2 * xp.linalg.inv(M) + xp.linalg.solve(M, MB.T).T
         W_new = W_new @ xp.linalg.cholesky((gamma + gamma.T) / 2)
     return root * W_new, unit * sigma2_new, value
+
+
+def given_start(
+    init: str | tuple[Array, float], shape: tuple[int, int], like: Array
+) -> tuple[Array, float] | None:
+    """Return loadings of this shape and the noise to start from; None where none are given."""
+    if isinstance(init, str):
+        return None
+    W, sigma2 = np.asarray(backend.to_numpy(init[0])), float(init[1])
+    if W.shape != shape or W.dtype.kind not in "fiu" or not np.isfinite(W).all():
+        what = f"finite loadings of shape {shape}, a row for every feature, and a noise variance"
+        raise ValueError(expected("init", what, W.shape if W.ndim else init[0]))
+    return backend.working(backend.asarray(W, like)), sigma2
 
 
 def breakdowns_told(q: int) -> AbstractContextManager[None]:

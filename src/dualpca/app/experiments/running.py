@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import platform
 import re
 import time
@@ -248,7 +249,8 @@ _HEAD = """<!DOCTYPE html>
 <main>
 <h1>The documents, reproduced</h1>
 <p class="lead">Every figure below was drawn by dualpca. Each says what agrees with the published
-one and what does not. Click a picture for a version that stays sharp at any size.</p>
+one and what does not. Click a picture for a version that stays sharp at any size. Measured:
+{measured}</p>
 """
 
 
@@ -267,7 +269,25 @@ def render(records: Sequence[dict[str, Any]]) -> str:
     for record in records:
         groups.setdefault(str(record["source"]).split()[0], []).append(record)
     body = "".join(_document(code, groups[code]) for code in sorted(groups))
-    return f"{_HEAD.format(style=style)}{_contents(groups)}{body}</main>\n</body>\n</html>\n"
+    head = _HEAD.format(style=style, measured=measured(records))
+    return f"{head}{_contents(groups)}{body}</main>\n</body>\n</html>\n"
+
+
+def measured(records: Sequence[dict[str, Any]]) -> str:
+    """Say how long the figures took when they were made.
+
+    Examples
+    --------
+    >>> measured([{"seconds": 200.0, "cores": 2}, {"seconds": 3.4, "cores": 2}])
+    'these 2 figures took 3 min 23 s, in one thread, on a machine with 2 cores.'
+    """
+    timed = [record for record in records if "seconds" in record]
+    if not timed:
+        return "no times."
+    minutes, seconds = divmod(round(sum(record["seconds"] for record in timed)), 60)
+    cores = sorted({record["cores"] for record in timed if "cores" in record})
+    machine = f", on a machine with {' or '.join(map(str, cores))} cores" if cores else ""
+    return f"these {len(timed)} figures took {minutes} min {seconds} s, in one thread{machine}."
 
 
 def _contents(groups: dict[str, list[dict[str, Any]]]) -> str:
@@ -472,7 +492,8 @@ def _attempt(one: Experiment, folder: Path, seed: int, quick: bool) -> Record:
         files = _write_figures(one.name, outcome.figures, folder)
     record = _described(one, outcome, files)
     seconds = time.perf_counter() - start
-    record |= {"seconds": round(seconds, 3), "seed": seed, "quick": quick, "versions": versions()}
+    record |= {"seconds": round(seconds, 3), "cores": os.cpu_count() or 1, "seed": seed}
+    record |= {"quick": quick, "versions": versions()}
     with replacing(folder / f"{one.name}.json") as file:
         file.write((json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
     return Record(one.name, [*files, f"{one.name}.json"], seconds)

@@ -14,7 +14,16 @@ from scipy.spatial import procrustes
 
 from dualpca import PCA, PPCA, BayesianPCA, KernelPCA
 from dualpca.app.datasets import Floats, Images, Labels, faithful, handwriting, oil_flow
-from dualpca.app.experiments.canvas import BLUE, GREEN, INK, MUTED, RED, Canvas, turned
+from dualpca.app.experiments.canvas import (
+    BLUE,
+    GREEN,
+    INK,
+    MUTED,
+    RED,
+    Canvas,
+    stopped_early,
+    turned,
+)
 from dualpca.app.experiments.running import Outcome, experiment, said
 from dualpca.app.plots.kernels import eigenfunctions, image_grid
 
@@ -475,7 +484,7 @@ def s4_em_steps(draw: Canvas) -> Outcome:
     u, ell = pca.components_, np.mean((X @ pca.components_.T) ** 2, axis=0)
     w = np.array([1.0, -0.55])  # far from u₁, to see it turn
     found, angles = _converged(X, w, u[0])
-    states = [*_first_steps(X, w), ("f  converged", found, e_step(X, found))]
+    states = [*_first_steps(X, w), ("f  converged", *_state(found, X, X @ _line(found)))]
     figure, axes = draw.panels(2, 3, height=5.2, sharex=True, sharey=True)
     _draw_data(axes[0, 0], X, u, ell)
     for ax, state in zip(axes.ravel()[1:], states, strict=True):
@@ -499,35 +508,44 @@ def s4_em_steps(draw: Canvas) -> Outcome:
     )
 
 
-def e_step(X: Floats, w: Floats) -> Floats:
-    """Return the latents Ω = (WᵀW)⁻¹WᵀXᵀ of a line: orthogonal projections."""
-    return X @ w / (w @ w)
+def em_step(X: Floats, w: Floats) -> PPCA:
+    """Return EM for PCA after one step from a line: `transform` is its E step (theory 3)."""
+    options: dict[str, Any] = {"method": "em", "accelerate": False, "noise_variance": 0}
+    with stopped_early():
+        return PPCA(1, init=(w[:, None], 1.0), max_iter=1, **options).fit(X)
 
 
-def m_step(X: Floats, z: Floats) -> Floats:
-    """Return the line W = XᵀΩᵀ(ΩΩᵀ)⁻¹ of least squared error with the latents held."""
-    return X.T @ z / (z @ z)
+def _line(model: PPCA) -> Floats:
+    return np.asarray(model.loadings_[:, 0])
+
+
+def _state(model: PPCA, X: Floats, z: Floats) -> tuple[Floats, Floats]:
+    """Return the line and the latents, with the sign, which is free, that is nearest to z."""
+    new = np.asarray(model.transform(X)[:, 0])
+    side = np.sign(new @ z)
+    return side * _line(model), side * new
 
 
 def _first_steps(X: Floats, w: Floats) -> Iterator[tuple[str, Floats, Floats]]:
     """Return the line and the latents at the start and after each half of a cycle."""
-    z = e_step(X, w)
+    start = PPCA(1, noise_variance=0).fit(np.stack([w, -w]))  # whose line is w
+    w, z = _state(start, X, X @ w)
     yield "b  start", w, z
-    w = m_step(X, z)
+    w, new = _state(em_step(X, w), X, z)
     yield "c  M step: the line moves", w, z
-    z = e_step(X, w)
-    yield "d  E step: the points move", w, z
-    yield "e  second M step", m_step(X, z), z
+    yield "d  E step: the points move", w, new
+    yield "e  second M step", _state(em_step(X, w), X, new)[0], new
 
 
-def _converged(X: Floats, w: Floats, u: Floats) -> tuple[Floats, list[float]]:
-    """Return the line in the end, and its angle to the first axis after each cycle."""
+def _converged(X: Floats, w: Floats, u: Floats) -> tuple[PPCA, list[float]]:
+    """Return EM in the end, and the angle of its line to the first axis after each cycle."""
     angles = []
     for _ in range(60):
         across = float(np.linalg.norm(w - (w @ u) * u))
         angles.append(float(np.degrees(np.arctan2(across, abs(w @ u)))))
-        w = m_step(X, e_step(X, w))
-    return w, angles
+        model = em_step(X, w)
+        w = _line(model)
+    return model, angles
 
 
 def _draw_data(ax: Axes, X: Floats, u: Floats, ell: Floats) -> None:
