@@ -21,7 +21,7 @@ def posterior(W, mu, psi, x):
 
 
 def slopes(W, mu, psi, x, step=1e-6):
-    """Return derivatives of the posterior means by each (w_j, μ_j), (q, d, q + 1), (d, d, q + 1)."""
+    """Return derivatives of E[z] and E[Wz + μ] by each (w_j, μ_j), (q or d, d, q + 1)."""
     d, q = W.shape
     found = [], []
     for j in range(d):

@@ -628,7 +628,7 @@ class LatentEstimator(LinearEstimator):
         mean, covariance = gaussian.conditional(self._working.factors, X, index)
         errors = self._errors(parameters)
         if errors is not None:
-            covariance = errors.of_unseen(X, index)
+            covariance = errors.of_unseen(X, index) + self._working.tails(X, covariance)
         if self._units is None:
             return mean, covariance
         units = self._units.of_columns(index)

@@ -111,6 +111,10 @@ class FactorModel:
         mean, covariance = self.posterior(rows)
         return mean, covariance if errors is None else errors.latent_covariance(rows)
 
+    def tails(self, rows: Array, covariance: Array) -> float:
+        """Return what tails add to covariances given the rows: none to those of a Gaussian."""
+        return 0.0
+
     def lifted(self, latents: Array) -> Array:
         """Return the mean of the rows given factors, Wz + μ, (n, d)."""
         factors = self.factors

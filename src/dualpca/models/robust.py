@@ -120,6 +120,10 @@ class RobustModel(spiked.SpikedModel):
             return mean, covariance * stretch
         return mean, covariance + (stretch - 1) * self._covariances(self.posterior(rows)[1], rows)
 
+    def tails(self, rows: Array, covariance: Array) -> float | Array:
+        """Return what tails add to covariances given the rows, of these with both."""
+        return (1 - 1 / self.stretch(rows))[:, None, None] * covariance
+
     def _signal_variance(
         self, rows: Array, mean: Array, own: Array | None, errors: ParameterErrors | None
     ) -> Array:

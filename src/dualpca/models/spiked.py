@@ -278,6 +278,10 @@ class SpikedModel:
         one = (W * W) @ self.gaussian.posterior_variance
         return backend.namespace(one).broadcast_to(one, (int(rows.shape[0]), int(W.shape[0])))
 
+    def tails(self, rows: Array, covariance: Array) -> float | Array:
+        """Return what tails add to covariances given the rows: none to those of a Gaussian."""
+        return 0.0
+
     def predictive_covariance(self, errors: ParameterErrors | None = None) -> Array:
         """Return the covariance of a new measurement of a complete row, (d, d)."""
         if errors is None or errors.complete is None:
