@@ -31,7 +31,7 @@ def test_stored_results_are_of_a_whole_run():
 
 
 def test_a_row_without_results_is_refused():
-    with pytest.raises(ValueError, match=r"no results of .*scores-PPCA-40-0"):
+    with pytest.raises(ValueError, match=r"no results of .*scores-PPCA-30-0"):
         coverage.render({"seed": 0, "rows": {}})
 
 
@@ -82,7 +82,7 @@ def test_one_replication_of_every_other_row():
 @pytest.mark.parametrize(
     "key",
     [
-        "scores-PPCA-200-0",
+        "scores-PPCA-300-0",
         "coordinates-100-100-1-new-auto",
         "loadings-variational-400-12-0",
         "limits-PPCA-outliers-100-0",

@@ -104,7 +104,9 @@ def test_posterior_ellipsoids_cover_as_often_as_they_say(shape, q):
     rng, level = np.random.default_rng(4), 0.9
     z = rng.standard_normal((N, q))
     noise = np.sqrt(float(model.noise_variance_)) * rng.standard_normal((N, case.d))
-    mean, cov = model.posterior(z @ np.asarray(model.loadings_).T + model.mean_ + noise)
+    mean, cov = model.posterior(
+        z @ np.asarray(model.loadings_).T + model.mean_ + noise, parameters="fixed"
+    )
     error = z - np.asarray(mean)
     distance = np.einsum("ij,ijk,ik->i", error, np.linalg.inv(cov), error)
     coverage = np.mean(distance <= chi2(q).ppf(level))
@@ -119,10 +121,10 @@ def test_predictive_covariance_covers_a_second_reading(shape, q):
     rng, sigma = np.random.default_rng(5), np.sqrt(float(model.noise_variance_))
     signal = rng.standard_normal((N, q)) @ np.asarray(model.loadings_).T + model.mean_
     first, second = (signal + sigma * rng.standard_normal(signal.shape) for _ in range(2))
-    mean, cov = model.posterior_predictive(first)
+    mean, cov = model.posterior_predictive(first, parameters="fixed")
     assert np.shape(cov) == (case.d, case.d)
     assert_moments(second - np.asarray(mean), np.zeros(case.d), np.asarray(cov))
-    fill, std = model.reconstruct(first, return_std=True)
+    fill, std = model.reconstruct(first, return_std=True, parameters="fixed")
     inside = np.mean(np.abs(signal - fill) <= 1.6448536 * np.asarray(std), axis=0)
     assert np.all(np.abs(inside - 0.9) <= SE * np.sqrt(0.09 / N))
 
@@ -131,7 +133,7 @@ def test_latent_means_shrink_towards_the_prior():
     # E[mean mean^T] + E[cov] = I: the law of total variance in the latent space
     case = make_case("tall", geometric, mean=2.0)
     model = PPCA(n_components=3).fit(case.X)
-    mean, cov = model.posterior(case.X)
+    mean, cov = model.posterior(case.X, parameters="fixed")
     total = np.asarray(mean).T @ np.asarray(mean) / case.n + np.mean(cov, axis=0)
     assert_close(total, np.eye(3), "vector")
     own = oracles.ppca(case.X, 3)

@@ -177,7 +177,7 @@ def test_posterior_imputation_and_samples_have_the_models_moments():
     x = X[~np.isnan(X).any(axis=1)][0]
     given = x.copy()
     given[[1, 4]] = np.nan
-    mean, covariance = model.conditional([given], features=[1, 4])
+    mean, covariance = model.conditional([given], features=[1, 4], parameters="fixed")
     o, m = [0, 2, 3, 5, 6, 7], [1, 4]
     gain = C[np.ix_(m, o)] @ np.linalg.inv(C[np.ix_(o, o)])
     np.testing.assert_allclose(mean[0], model.mean_[m] + gain @ (x[o] - model.mean_[o]), rtol=1e-9)

@@ -64,7 +64,7 @@ def test_another_seed_gives_the_same_fit(rows):
 def test_transform_is_the_posterior_mean():
     X = t_rows(200, 5, 2, dof=4.0)
     model = RobustPPCA(2, degrees_of_freedom=4).fit(X)
-    mean, covariance = model.posterior(X)
+    mean, covariance = model.posterior(X, parameters="fixed")
     np.testing.assert_allclose(model.transform(X), mean)
     W, sigma2 = model.loadings_, model.noise_variance_
     M = W.T @ W + sigma2 * np.eye(2)
@@ -82,12 +82,12 @@ def test_transform_is_the_posterior_mean():
 def test_reconstruction_and_prediction_have_the_spread_of_the_t():
     X = t_rows(200, 4, 1, dof=4.0)
     model = RobustPPCA(1, degrees_of_freedom=4).fit(X)
-    signal, std = model.reconstruct(X, return_std=True)
-    mean, covariance = model.posterior(X)
+    signal, std = model.reconstruct(X, return_std=True, parameters="fixed")
+    mean, covariance = model.posterior(X, parameters="fixed")
     np.testing.assert_allclose(signal, mean @ model.loadings_.T + model.mean_)
     own = np.einsum("dq,nqp,dp->nd", model.loadings_, covariance, model.loadings_)
     np.testing.assert_allclose(std**2, own, rtol=1e-7)
-    _, predicted = model.posterior_predictive(X[:3])
+    _, predicted = model.posterior_predictive(X[:3], parameters="fixed")
     assert predicted.shape == (3, 4, 4)
     np.testing.assert_allclose(model.inverse_transform(mean), signal)
 
@@ -125,7 +125,7 @@ def test_imputation_has_the_conditional_t():
     holes = X[:50].copy()
     holes[:, 2] = np.nan
     filled, std = model.impute(holes, return_std=True, parameters="fixed")
-    mean, covariance = model.conditional(holes, features=[2])
+    mean, covariance = model.conditional(holes, features=[2], parameters="fixed")
     np.testing.assert_allclose(filled[:, 2], mean[:, 0])
     np.testing.assert_allclose(std[:, 2] ** 2, covariance[:, 0, 0], rtol=1e-8)
     C = model.get_covariance() / 2
@@ -149,7 +149,7 @@ def test_a_row_with_nothing_observed_is_the_prior():
     filled, std = model.impute(np.full((1, 4), np.nan), return_std=True, parameters="fixed")
     np.testing.assert_allclose(filled[0], model.mean_)
     np.testing.assert_allclose(std[0] ** 2, np.diag(model.get_covariance()), rtol=1e-8)
-    mean, covariance = model.posterior(np.full((1, 4), np.nan))
+    mean, covariance = model.posterior(np.full((1, 4), np.nan), parameters="fixed")
     assert mean[0, 0] == 0 and covariance[0, 0, 0] == pytest.approx(5 / 3)
 
 

@@ -167,6 +167,7 @@ class FactorAnalysis(LinearEstimator):
     impute = LatentEstimator.impute
     sample_imputations = LatentEstimator.sample_imputations
     conditional = LatentEstimator.conditional
+    _errors = LatentEstimator._errors
 
     @on_rows("n_components_")
     def transform(self, X: Array) -> Array:
@@ -193,12 +194,16 @@ class FactorAnalysis(LinearEstimator):
         return scores
 
     @on_rows(chunked=False)
-    def posterior(self, X: Array) -> tuple[Array, Array]:
+    def posterior(self, X: Array, *, parameters: str = "auto") -> tuple[Array, Array]:
         """Return mean and covariance of the factors given each row.
 
         Parameters
         ----------
         X : array of shape (n, d)
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'estimated': covariances count that the parameters are estimates. 'fixed': they take
+            them as known. 'auto': as estimates, unless there are so many rows that it does not
+            show.
 
         Returns
         -------
@@ -216,7 +221,7 @@ class FactorAnalysis(LinearEstimator):
         ((178, 2), (178, 2, 2))
         """
         model: FactorModel = self._working
-        return model.posterior(X)
+        return model.latents(X, self._errors(parameters))
 
     def inverse_transform(self, X: Rows) -> Array:
         """Return the mean of the rows given their factors.

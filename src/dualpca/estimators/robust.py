@@ -211,18 +211,23 @@ class RobustPPCA(LatentEstimator):
         return kept if weights is None else kept * weights
 
     @on_rows(chunked=False)
-    def posterior(self, X: Array) -> tuple[Array, Array]:
+    def posterior(self, X: Array, *, parameters: str = "auto") -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each row.
 
         Parameters
         ----------
         X : array of shape (n, d)
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'estimated': covariances count that the parameters are estimates. 'fixed': they take
+            them as known. 'auto': as estimates, unless there are so many rows that it does not
+            show.
 
         Returns
         -------
         mean : array of shape (n, q)
         covariance : array of shape (n, q, q)
-            σ²M⁻¹ (ν + δ)/(ν + k − 2): every row has its own, larger the further out it lies.
+            σ²M⁻¹ (ν + δ)/(ν + k − 2), larger the further out a row lies, and what the errors of
+            the parameters add.
 
         Examples
         --------
@@ -234,7 +239,7 @@ class RobustPPCA(LatentEstimator):
         ((150, 2), (150, 2, 2))
         """
         model: RobustModel = self._working
-        return model.latent_posterior(X)
+        return model.latents(X, self._errors(parameters))
 
     @on_rows()
     def weigh(self, X: Array) -> Array:
@@ -265,12 +270,16 @@ class RobustPPCA(LatentEstimator):
         model: RobustModel = self._working
         return model.weigh(X)
 
-    def posterior_predictive(self, X: Rows) -> tuple[Array, Array]:
+    def posterior_predictive(self, X: Rows, *, parameters: str = "auto") -> tuple[Array, Array]:
         """Return mean and covariance of a new measurement of what each row measured.
 
         Parameters
         ----------
         X : array of shape (n, d)
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'estimated': covariances count that the parameters are estimates. 'fixed': they take
+            them as known. 'auto': as estimates, unless there are so many rows that it does not
+            show.
 
         Returns
         -------
@@ -288,7 +297,7 @@ class RobustPPCA(LatentEstimator):
         >>> mean.shape, covariance.shape
         ((3, 4), (3, 4, 4))
         """
-        mean, covariance = super().posterior_predictive(X)
+        mean, covariance = super().posterior_predictive(X, parameters=parameters)
         stretch = self._fitted.stretch(self._asked(X, "posterior_predictive"))
         stretch = self._home(stretch, X)
         return mean, backend.cast_like(stretch[:, None, None] * covariance, covariance)

@@ -6,7 +6,8 @@ below.
 
 Read `spiked` (the density), `rules` (σ², relevance), `selection` (q), `observed` (conditioning
 on what each row observed), `reference` (what the training rows say of T² and SPE),
-`control_limits` (T² and SPE of rows, and their limits), `loadings`, `supplementary` (columns and
+`control_limits` (T² and SPE of rows, and their limits), `estimated` (what errors of parameters add
+to posteriors), `loadings`, `supplementary` (columns and
 rows beside the model), `pooling` (completed tables) and `wishart`.
 """
 
@@ -21,6 +22,7 @@ from dualpca.gaussian.control_limits import (
     judge,
     laws,
 )
+from dualpca.gaussian.estimated import ParameterErrors
 from dualpca.gaussian.loadings import SHARES, angles, rotate
 from dualpca.gaussian.observed import (
     NO_DENSITY,

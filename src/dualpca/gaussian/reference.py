@@ -103,6 +103,11 @@ class Reference:
     shares : tuple of four floats
         What share of n rows determines variances along the axes, variances off them, the axes, and
         covariances of residuals: less than all where values are missing (`Unseen`).
+    told : array of shape (q + 1, q + 1), optional
+        Mean of z̃z̃ᵀ over the training rows, z̃ = (z, 1) with the posterior means of the latents,
+        where values are missing. None: what complete rows tell.
+    scarce : array of shape (d,), optional
+        n by the number of rows that observe each feature. None: 1.
     """
 
     n: Annotated[float, "> 0"]
@@ -122,6 +127,8 @@ class Reference:
         Annotated[float, ">= 0"],
         Annotated[float, ">= 0"],
     ] = (1.0, 1.0, 1.0, 1.0)
+    told: Annotated[Array, "p p"] | None = None
+    scarce: Annotated[Array, "d", "> 0"] | None = None
 
     @property
     def independent(self) -> float:
@@ -325,6 +332,8 @@ def reference_of(
         own_noise=own_noise,
         alike=alike,
         shares=shares,
+        told=None if gaps is None else gaps.told,
+        scarce=None if gaps is None else gaps.scarce,
     )
 
 
@@ -601,6 +610,8 @@ class Unseen(NamedTuple):
     shares: tuple[float, float, float, float]  # of `Reference`
     pairs: float  # of covariances of residuals, what rows with drawn entries show
     residuals: Array | None  # (d, d), covariance of residuals in units of the noise
+    told: Array  # of `Reference`
+    scarce: Array
 
     @classmethod
     def of(cls, factors: Factors, X: Array, weights: Array | None = None) -> Unseen | None:
@@ -632,7 +643,19 @@ class Unseen(NamedTuple):
         if d <= EXACT_SIDE:
             residuals = residual_covariance(factors, X, w)
         shares = along / n, float(w @ off) / n, turning / n, pairs / n
-        return cls(shares, pairs, residuals)
+        seen = w @ backend.to_numpy(xp.astype(~missing, xp.float64))
+        scarce = backend.asarray(n / np.maximum(seen, LEAST_SEEN), factors.mu)
+        return cls(shares, pairs, residuals, mean_products(factors, X, w), scarce)
+
+
+def mean_products(factors: Factors, X: Array, w: Floats) -> Array:
+    """Return Σ w z̃z̃ᵀ over rows, z̃ = (z, 1) with the posterior means of the latents."""
+    q = int(factors.W.shape[1])
+    total = np.zeros((q + 1, q + 1))
+    for block, found in each(factors, X):
+        Z = np.column_stack([backend.to_numpy(found.mean), np.ones(len(w[block.rows]))])
+        total += (Z * w[block.rows, None]).T @ Z
+    return backend.asarray(total, factors.mu)
 
 
 def _told(factors: Factors, X: Array, w: Floats, share: Floats) -> tuple[float, float]:

@@ -27,6 +27,7 @@ from dualpca.gaussian import (
     FactorJudge,
     Factors,
     Judge,
+    ParameterErrors,
     Reference,
     Unseen,
     completed,
@@ -92,10 +93,27 @@ class FactorModel:
         found = None if self.regression is None else self.regression.scores(rows)
         return self.posterior(rows)[0] if found is None else found
 
+    @cached_property
+    def errors(self) -> ParameterErrors | None:
+        """What the fitted parameters may be off by; None where that is not known."""
+        noiseless = not bool(backend.namespace(self.noise).all(self.noise > 0))
+        if self.reference is None or noiseless or not self.n_components:
+            return None
+        return ParameterErrors.of(self.factors, self.reference)
+
     def posterior(self, rows: Array) -> tuple[Array, Array]:
         """Return mean (n, q) and covariance (n, q, q) of the factors given each row."""
         found = observed.all_latents(self.factors, rows)
         return found.mean, found.covariance
+
+    def latents(self, rows: Array, errors: ParameterErrors | None = None) -> tuple[Array, Array]:
+        """Return the same, with the errors of the parameters if they are given."""
+        mean, covariance = self.posterior(rows)
+        return mean, covariance if errors is None else errors.latent_covariance(rows)
+
+    def tails(self, rows: Array, covariance: Array) -> float:
+        """Return what tails add to covariances given the rows: none to those of a Gaussian."""
+        return 0.0
 
     def lifted(self, latents: Array) -> Array:
         """Return the mean of the rows given factors, Wz + μ, (n, d)."""
@@ -205,13 +223,15 @@ def fit_factor(table: Table, request: FactorRequest) -> FactorModel:
         count = found.used
         fit = Fit(table, q, diagonal=True, columns=found)
         factors, record = fit_incomplete(fit, request.start, psi, **request.limits)
+        factors = canonical(factors, request.rotation)
         reference = _incomplete_reference(factors, table, found.effective_rows)
     else:
         operator, count, _ = found
         factors, record = fit_factors(operator, q, rules.HEYWOOD, psi, **request.limits)
+        factors = canonical(factors, request.rotation)
         rows = spiked.rows_in_order(operator)
         reference = noisy_reference(factors, operator, operator.n, rows)
-    factors, like = canonical(factors, request.rotation), table.like
+    like = table.like
     return FactorModel(
         backend.cast_like(factors.mu, like),
         backend.cast_like(factors.W.T, like),

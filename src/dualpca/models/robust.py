@@ -42,6 +42,7 @@ from dualpca.gaussian import (
     PARALLEL,
     Factors,
     Incomplete,
+    ParameterErrors,
     Reference,
     Selection,
     SpikedGaussian,
@@ -106,20 +107,33 @@ class RobustModel(spiked.SpikedModel):
         n = self.n_rows if self.reference is None else self.reference.n
         return distance > limits_of(self.dof, sizes, n)
 
-    def latent_posterior(self, rows: Array) -> tuple[Array, Array]:
-        """Return mean (n, q) and covariance (n, q, q) of the latents given each row."""
-        mean, own = self.posterior(rows)
-        if own is None:
-            variance = self.gaussian.posterior_variance
-            own = variance[:, None] * backend.identity(int(variance.shape[0]), variance)
-        return mean, own * self.stretch(rows)[:, None, None]
+    @property
+    def _normal_factors(self) -> Factors:
+        """The factors without tails."""
+        return super().factors
 
-    def signal(self, rows: Array, spread: bool = False) -> tuple[Array, Array | None]:
-        """Return the posterior mean of the noise-free signal, (n, d), and its deviation."""
-        found, std = super().signal(rows, spread)
-        if std is None:
-            return found, None
-        return found, std * backend.namespace(std).sqrt(self.stretch(rows))[:, None]
+    def latents(self, rows: Array, errors: ParameterErrors | None = None) -> tuple[Array, Array]:
+        """Return E[z | x], (n, q), and covariances (n, q, q), with those of the parameters."""
+        mean, covariance = super().latents(rows, errors)
+        stretch = self.stretch(rows)[:, None, None]
+        if errors is None:
+            return mean, covariance * stretch
+        return mean, covariance + (stretch - 1) * self._covariances(self.posterior(rows)[1], rows)
+
+    def tails(self, rows: Array, covariance: Array) -> float | Array:
+        """Return what tails add to covariances given the rows, of these with both."""
+        return (1 - 1 / self.stretch(rows))[:, None, None] * covariance
+
+    def _signal_variance(
+        self, rows: Array, mean: Array, own: Array | None, errors: ParameterErrors | None
+    ) -> Array:
+        fixed, stretch = (
+            super()._signal_variance(rows, mean, own, None),
+            self.stretch(rows)[:, None],
+        )
+        if errors is None:
+            return fixed * stretch
+        return super()._signal_variance(rows, mean, own, errors) + (stretch - 1) * fixed
 
     def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed under the t; O(dq) per row."""

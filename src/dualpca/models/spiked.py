@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dualpca.arrays import EPS, Array, algebra, backend, moved, quadratic
+from dualpca.arrays import EPS, Array, algebra, backend, cached_property, moved, quadratic
 from dualpca.data import (
     SINGLE_LEAST,
     Columns,
@@ -36,6 +36,7 @@ from dualpca.gaussian import (
     FactorJudge,
     Factors,
     Judge,
+    ParameterErrors,
     Reference,
     Selection,
     SpikedGaussian,
@@ -219,17 +220,74 @@ class SpikedModel:
             return found.mean, found.covariance
         return Y, None
 
-    def signal(self, rows: Array, spread: bool = False) -> tuple[Array, Array | None]:
+    @cached_property
+    def errors(self) -> ParameterErrors | None:
+        """What the fitted parameters may be off by; None where there is no noise or no signal."""
+        if self.reference is None or not self.noise > 0 or not self.n_components:
+            return None
+        values = self.gaussian.values
+        return ParameterErrors.of(self._normal_factors, self.reference, variances=values)
+
+    @property
+    def _normal_factors(self) -> Factors:
+        """The factors of the Gaussian."""
+        return self.factors
+
+    def latents(self, rows: Array, errors: ParameterErrors | None = None) -> tuple[Array, Array]:
+        """Return E[z | x], (n, q), and covariances (n, q, q), with those of the parameters."""
+        mean, own = self.posterior(rows)
+        if errors is None:
+            return mean, self._covariances(own, rows)
+        if own is None and errors.complete is not None:
+            R = backend.working(rows) - backend.working(self.mean)
+            return mean, errors.complete.latent_covariance(mean, R)
+        return mean, errors.latent_covariance(rows)
+
+    def _covariances(self, own: Array | None, rows: Array) -> Array:
+        """Return the covariances of latents; a view of one matrix if all rows are complete."""
+        if own is not None:
+            return own
+        variance = self.gaussian.posterior_variance
+        one = variance[:, None] * backend.asarray(np.eye(variance.shape[0]), variance)
+        shape = (rows.shape[0], *one.shape)
+        return backend.namespace(rows).broadcast_to(backend.cast_like(one, rows), shape)
+
+    def signal(
+        self, rows: Array, spread: bool = False, errors: ParameterErrors | None = None
+    ) -> tuple[Array, Array | None]:
         """Return the posterior mean of the noise-free signal, (n, d), and its deviation."""
-        xp, factors = backend.namespace(rows), self.factors
+        factors = self.factors
         (mean, own), W = self.posterior(rows), factors.W
         found = mean @ W.T + factors.mu
         if not spread:
             return found, None
+        variance = self._signal_variance(rows, mean, own, errors)
+        return found, backend.namespace(rows).sqrt(variance)
+
+    def _signal_variance(
+        self, rows: Array, mean: Array, own: Array | None, errors: ParameterErrors | None
+    ) -> Array:
+        W = self.axes * self.gaussian.spread
+        if errors is not None and own is None and errors.complete is not None:
+            R = backend.working(rows) - backend.working(self.mean)
+            return errors.complete.signal_variance(mean, R)
+        if errors is not None:
+            return errors.signal_variance(rows)
         if own is not None:
-            return found, xp.sqrt(quadratic(own, W))
-        std = xp.sqrt((W * W) @ self.gaussian.posterior_variance)
-        return found, xp.broadcast_to(std, tuple(found.shape))
+            return quadratic(own, W)
+        one = (W * W) @ self.gaussian.posterior_variance
+        return backend.namespace(one).broadcast_to(one, (int(rows.shape[0]), int(W.shape[0])))
+
+    def tails(self, rows: Array, covariance: Array) -> float | Array:
+        """Return what tails add to covariances given the rows: none to those of a Gaussian."""
+        return 0.0
+
+    def predictive_covariance(self, errors: ParameterErrors | None = None) -> Array:
+        """Return the covariance of a new measurement of a complete row, (d, d)."""
+        if errors is None or errors.complete is None:
+            return self.dense(self.gaussian.signal_variance, self.noise, power=1)
+        along, off = errors.complete.predictive()
+        return self.dense(along - off, off, power=1)
 
     def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed; O(dq) per row."""
@@ -780,7 +838,7 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
     at, n = incomplete_axes(factors, noise), columns.effective_rows
     reference = Reference(n, n)
     if at.gaussian.noise > 0:
-        reference = measured_reference(factors, at.spectrum, table, n)
+        reference = measured_reference(at, table, n)
     history, like = driver.History.of(record), table.like
     components = axes_of(None, at.spectrum, like, request.components_out)
     return at.model(
@@ -792,11 +850,11 @@ MEASURED_ROWS = 2000
 """Rows with missing values by which control limits are measured, at random where there are more."""
 
 
-def measured_reference(factors: Factors, spectrum: Spectrum, table: Table, n: float) -> Reference:
+def measured_reference(at: PrincipalAxes, table: Table, n: float) -> Reference:
     """Return what control limits need to know of a table with missing values, n effective rows."""
     some = some_of(table, MEASURED_ROWS)
     return incomplete_reference(
-        factors, spectrum, some.rows, some.weights, n, ordered=some is table
+        at.factors, at.spectrum, some.rows, some.weights, n, ordered=some is table
     )
 
 
