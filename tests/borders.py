@@ -741,6 +741,9 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "CACHED_ORDER": "a cost",
         "LOOK_STEPS MOST_LOOK_STEPS": "a look for what was missed; tests/solvers/test_small.py",
     },
+    "gaussian/estimated.py": {
+        "WORTH_COUNTING LEAST_FREEDOM": "limits; tests/gaussian/test_estimated.py",
+    },
     "gaussian/observed.py": {
         "ROWS_PER_PATTERN": "rows that miss the same; tests/gaussian/test_e_step.py",
     },

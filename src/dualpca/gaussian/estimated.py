@@ -6,8 +6,8 @@ To first order a row's latents then are off by C s, with the score
 
     s = Σ_j [δw_j e_j − w_j z̃ᵀδw̃_j]/ψ_j,    Q = Cov(s),
 
-and the axes themselves by as much as they turn and stretch (theory 20). O(dq²) per row; of
-complete rows of a model with one noise O(dq).
+and the axes themselves by as much as they turn and stretch (theory 20.1 and 20.2). O(dq²) per
+row; of complete rows of a model with one noise O(dq).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dualpca.arrays import Array, backend, cached_property, outer, pack, quadrat
 from dualpca.gaussian.observed import Block, Factors, Latents, each, joined
 from dualpca.gaussian.reference import Reference, shrunk
 
-WORTH = 0.005
+WORTH_COUNTING = 0.005
 """Share of a signal's variance from which the errors of parameters are worth their cost."""
 
-LEAST_DOF = 4.0
+LEAST_FREEDOM = 4.0
 """Smallest number of degrees of freedom whose Student's t has a variance that says something."""
 
 
@@ -80,7 +80,7 @@ class ParameterErrors:
         d, q = map(int, factors.W.shape)
         n, along, off = reference.n, *reference.alike
         free = 1 + q - q * (q - 1) / (2 * d)
-        dof = max(n * shrunk(off * off) - free, LEAST_DOF)
+        dof = max(n * shrunk(off * off) - free, LEAST_FREEDOM)
         psi = factors.psi * ((dof + free) / dof)
         factors = replace(factors, psi=psi)
         told = mean_products(factors) if reference.told is None else reference.told
@@ -104,7 +104,7 @@ class ParameterErrors:
     def matter(self) -> bool:
         """True if the errors add a share of an average entry's variance that shows."""
         d, q = map(int, self.factors.W.shape)
-        return (1 + q) * d > WORTH * self.rows * q if q else False
+        return (1 + q) * d > WORTH_COUNTING * self.rows * q if q else False
 
     @property
     def inflation(self) -> float:
@@ -155,7 +155,7 @@ class ParameterErrors:
         return joined(parts)[0]
 
     def signal_variance(self, X: Array) -> Array:
-        """Return the variance of Wz + μ, without noise, of each row, (n, d)."""
+        """Return the variance of Wz + μ, without noise, of each row, (n, d) (theory 20.3)."""
         parts = []
         for block, found, scored in self._each(X):
             parts.append([self._of_signal(block, found, scored)])
@@ -191,13 +191,12 @@ class ParameterErrors:
 
 
 def turns(g: Array, rows: float) -> tuple[Array, Array]:
-    """Return how far the axes of a fit turn by chance, (q, q): variances, and covariances.
+    """Return how far axes turn by chance, (q, q): variances, and covariances (theory 20.4).
 
     With signals g in units of the noise axes p and r turn by an angle, so that the latent along p
     gets a share of that along r of variance (g_r² + g_p + g_r)/(n (g_p − g_r)²), and it along r
     one of p with the opposite sign. A turn takes at most half of a square.
     """
-    xp = backend.namespace(g)
     both, eye = g[:, None] + g[None, :], backend.identity(int(g.shape[0]), g)
     apart = (g[:, None] - g[None, :]) ** 2 * rows
     own, cross = (A * (1 - eye) for A in (g[None, :] ** 2 + both, g[:, None] * g[None, :] + both))

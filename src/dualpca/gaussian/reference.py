@@ -844,8 +844,10 @@ def incomplete_reference(
     `ordered` where X are all of them, in their order; the other parameters are those of
     `completed` and `reference_of`.
     """
-    X = backend.working(X)
+    X, xp, V = backend.working(X), backend.namespace(spectrum.vectors), spectrum.vectors
     w = observed_weights(X, weights)
+    lengths = xp.sqrt(xp.sum((V.T @ factors.W) ** 2, axis=1))
+    factors = replace(factors, W=V * lengths)  # the same density, with latents along the axes
     rows = completed(factors, X, w)
     plain = rows if ordered and w is None else None
     gaps = Unseen.of(factors, X, w)

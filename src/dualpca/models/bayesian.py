@@ -108,7 +108,7 @@ def _fit_incomplete_bayesian(
         at, value = _relevance_with_missing(fit, rng, request)
     axes, factors = at.axes, at.axes.factors
     sure = loadings.incomplete_laplace(factors, axes.gaussian, loadings.information(factors, table))
-    reference = spiked.measured_reference(axes, table, columns.effective_rows)
+    reference = spiked.measured_reference(factors, axes.spectrum, table, columns.effective_rows)
     return _model(at, sure, value, columns.used, reference, table.like)
 
 

@@ -838,7 +838,7 @@ def _fit_incomplete_ppca(table: Table, columns: Columns, request: PPCARequest) -
     at, n = incomplete_axes(factors, noise), columns.effective_rows
     reference = Reference(n, n)
     if at.gaussian.noise > 0:
-        reference = measured_reference(at, table, n)
+        reference = measured_reference(factors, at.spectrum, table, n)
     history, like = driver.History.of(record), table.like
     components = axes_of(None, at.spectrum, like, request.components_out)
     return at.model(
@@ -850,11 +850,11 @@ MEASURED_ROWS = 2000
 """Rows with missing values by which control limits are measured, at random where there are more."""
 
 
-def measured_reference(at: PrincipalAxes, table: Table, n: float) -> Reference:
+def measured_reference(factors: Factors, spectrum: Spectrum, table: Table, n: float) -> Reference:
     """Return what control limits need to know of a table with missing values, n effective rows."""
     some = some_of(table, MEASURED_ROWS)
     return incomplete_reference(
-        at.factors, at.spectrum, some.rows, some.weights, n, ordered=some is table
+        factors, spectrum, some.rows, some.weights, n, ordered=some is table
     )
 
 
