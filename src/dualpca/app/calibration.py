@@ -40,6 +40,17 @@ class Calibration(NamedTuple):
     n_hidden: int
 
 
+class Overimputed(NamedTuple):
+    """Measured entries as they are predicted without them, one element each."""
+
+    row: NDArray[np.intp]
+    column: NDArray[np.intp]
+    truth: Floats
+    guess: Floats
+    low: Floats
+    high: Floats
+
+
 def hide(X: Floats, share: float, rng: np.random.Generator) -> Bools:
     """Choose entries to hide: a share of the observed ones, never all of a feature.
 

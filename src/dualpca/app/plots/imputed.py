@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,6 +18,7 @@ from sklearn.base import clone
 from dualpca.app.calibration import (
     LEVELS,
     Calibration,
+    Overimputed,
     binomial_band,
     calibrate,
     deal,
@@ -396,17 +397,6 @@ def _scatter(
 
 
 # --- how far it can be trusted -----------------------------------------------------------------
-
-
-class Overimputed(NamedTuple):
-    """Measured entries as they are predicted without them, one element each."""
-
-    row: Ints
-    column: Ints
-    truth: Floats
-    guess: Floats
-    low: Floats
-    high: Floats
 
 
 DRAWN = 600
