@@ -623,6 +623,26 @@ def supplementary() -> Figure:
     return fig
 
 
+@picture
+def plots() -> Figure:
+    """Draw wines with ellipses of cultivars, and what columns contribute to the plane."""
+    from cycler import cycler
+    from sklearn.datasets import load_wine
+
+    from dualpca import PCA, plots
+
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    names = X.rename(columns={"od280/od315_of_diluted_wines": "od280/od315"})
+    model = PCA(2, standardize=True).fit(names)
+    fig = figure(7.2, 3.6)
+    left, right = fig.subfigures(1, 2)
+    with matplotlib.rc_context({"axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN])}):
+        cultivar = [f"no. {1 + c}" for c in y]
+        plots.latent_scatter(model, names, cultivar, groups="both", level=0.95, ax=left)
+        plots.quality_bars(model, names, show="contribution", ax=right)
+    return fig
+
+
 # --- What was measured ---------------------------------------------------------------------------
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
