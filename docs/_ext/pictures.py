@@ -22,6 +22,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from docutils import nodes
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from sphinx.application import Sphinx
@@ -640,6 +641,10 @@ def plots() -> Figure:
         cultivar = [f"no. {1 + c}" for c in y]
         plots.latent_scatter(model, names, cultivar, groups="both", level=0.95, ax=left)
         plots.quality_bars(model, names, show="contribution", ax=right)
+    for ax in fig.findobj(Axes):  # for dark pages: no white around marks, no bright grid
+        ax.grid(False)
+        for line in ax.lines:
+            line.set_path_effects([])
     return fig
 
 

@@ -578,7 +578,7 @@ def test_coverage_is_counted_for_every_column():
     assert found.hidden.sum() == found.calibration.n_hidden and found.rounds == trust.ROUNDS
     at = int(np.argmin(np.abs(found.calibration.levels - trust.TOLD)))
     assert found.inside.sum() / found.hidden.sum() == pytest.approx(found.calibration.coverage[at])
-    table = trust.calibrated(about).parts[1]
+    table = trust.calibrated(about).parts[-1]
     assert table.header[2] == "inside 90 %" and len(table.rows) == 6
     shares = [float(row[2].removesuffix(" %")) for row in table.rows]
     assert shares == sorted(shares)

@@ -387,9 +387,9 @@ def draw_groups(
         for one, radius in zip(LOOKS, radii, strict=True):
             if one in chosen:
                 ax.add_patch(ellipse(centre, covariance, radius, color=colours[code], **LOOKS[one]))
-        (cross,) = ax.plot(*centre, "P", ms=7, color=colours[code], zorder=4.2)
+        (cross,) = ax.plot(*centre, "P", ms=6, color=colours[code], zorder=4.2)
         cross.set(mec=sheet.ink.text, mew=0.7)
-        cross.set_path_effects([withStroke(linewidth=4, foreground=sheet.ink.face)])
+        cross.set_path_effects([withStroke(linewidth=2.6, foreground=sheet.ink.face)])
     ax.autoscale_view()
     marks = [Patch(color=sheet.ink.muted, **LOOKS[one]) for one in chosen]
     return marks, [f"{100 * level:g} % {WHOSE[one]}" for one in chosen]
@@ -709,8 +709,8 @@ def find_places(
 ) -> Floats:
     """Return centres of boxes next to their points, the cheapest place for each in turn.
 
-    Once all have a place, each in turn moves to a cheaper one, until none does: a box that came
-    early did not know the others.
+    Once all have a place, those that cover others move in turn to a cheaper one, until none does: a
+    box that came early did not know the others.
 
     Parameters
     ----------
@@ -748,13 +748,16 @@ def find_places(
         cost += ON_LABEL * _on_boxes(tried[i], half[i], taken)
         alone.append(cost + ON_CLEAR * _covered(tried[i], clear, half[i]))
     order = np.argsort(-half[:, 0], kind="stable")  # longest first: it has few places
-    done = np.zeros(len(origin), dtype=bool)
-    for _ in range(ROUNDS):
+    placed = np.zeros(len(origin), dtype=bool)
+    for again in range(ROUNDS):
         before = places.copy()
         for i in order:
-            done[i] = False
-            cost = alone[i] + ON_LABEL * _covered(tried[i], places[done], half[i] + half[done])
-            places[i], done[i] = tried[i][int(np.argmin(cost))], True
+            placed[i] = False
+            others, reach = places[placed], half[i] + half[placed]
+            if not again or _covered(places[[i]], others, reach)[0]:
+                cost = alone[i] + ON_LABEL * _covered(tried[i], others, reach)
+                places[i] = tried[i][int(np.argmin(cost))]
+            placed[i] = True
         if np.array_equal(places, before):
             break
     return places
