@@ -285,10 +285,11 @@ def test_150_names_of_rows_avoid_each_other_and_stay_inside():
     ax = plots.latent_scatter(model, IRIS.data, SPECIES, labels=names).axes[0]
     shown = [text.get_text() for text in ax.texts]
     left = [word for word in shown if "no room" in word]
-    assert len(shown) - len(left) > 75
-    if left:
-        assert int(left[0].split()[0]) == 150 - (len(shown) - 1)
-    extents = boxes(ax)[: len(shown) - len(left)]
+    assert len(shown) - len(left) > 45
+    assert int(left[0].split()[0]) == 150 - (len(shown) - 1)
+    extents = boxes(ax)
+    rows = ax.transData.transform(model.transform(IRIS.data))[:, None]
+    assert not ((rows > extents[:, 0]) & (rows < extents[:, 1])).all(axis=2)[:, :-1].any()
     low, high = extents[:, 0], extents[:, 1]
     both = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)
     assert not np.triu((both > 0.5).all(axis=2), 1).any()
@@ -302,7 +303,7 @@ def test_names_of_rows_keep_off_those_of_columns():
     X = EVENTS.set_axis([f"athlete {i}" for i in range(10)])
     ax = plots.biplot(PCA(2, standardize=True).fit(X), X, labels=True).axes[0]
     assert [t.get_text() for t in ax.texts][:4] == list(X.columns)
-    assert sum(t.get_text().startswith("athlete") for t in ax.texts) >= 8
+    assert sum(t.get_text().startswith("athlete") for t in ax.texts) >= 6
     extents = boxes(ax)
     low, high = extents[:, 0], extents[:, 1]
     both = np.minimum(high[:, None], high) - np.maximum(low[:, None], low)

@@ -433,12 +433,16 @@ def label_rows(
     """Write names next to rows, away from the middle; rows without a name have none."""
     if names is None:
         return
-    known = np.array([bool(name) for name in names])
-    words = [name for name in names if name]
-    away = Z[known] - Z.mean(axis=0)
-    look: Any = {"around": around, "size": TINY, "crowded": True}
-    label_points(sheet, Z[known], words, away, np.concatenate([Z, clear]), **look)
+    away = Z - Z.mean(axis=0)
+    named = np.flatnonzero([bool(name) for name in names])
+    some = named[foremost(np.linalg.norm(away[named], axis=1), MOST_NAMES)]
+    look: Any = {"around": around, "size": TINY, "crowded": len(named) - len(some)}
+    words = [names[i] for i in some]
+    label_points(sheet, Z[some], words, away[some], np.concatenate([Z, clear]), **look)
 
+
+MOST_NAMES = 300
+"""Rows whose names are tried, those furthest from the middle: no more have room in a figure."""
 
 MOST_LEVELS = 15
 """Barycentres in a figure."""
@@ -473,6 +477,10 @@ GAP, DOT = 2.0, 3.0
 
 ANGLES, DISTANCES = 24, (0.0, 5.0, 10.0, 16.0, 24.0, 34.0, 46.0)
 """Places that are tried for a label: directions, and distances in points on the page."""
+
+FAR_OFF, MOST_COVERED = 26.0, 0
+"""Distance of a label from its point, and points below it, beyond which a crowded one is left out.
+"""
 
 NEAR = 9.0
 """Distance from which a thin line connects a label with its point."""
@@ -592,7 +600,7 @@ def label_points(
     *,
     around: Sequence[Annotation] = (),
     size: str = SMALL,
-    crowded: bool = False,
+    crowded: int | None = None,
 ) -> list[Annotation]:
     """Write labels next to points, without overlaps as far as possible.
 
@@ -611,9 +619,10 @@ def label_points(
         Labels that stay where they are.
     size : str, default='medium'
         Of the letters.
-    crowded : bool, default=False
-        Whether there may be more labels than have room: then those are left out that would cover
-        others, and their number is written below the axes.
+    crowded : int, default=None
+        Number of labels that were left out before, where there may be more than have room: those
+        are left out too that would cover another label or point, or stand far from their own, and
+        how many is written within the axes.
     """
     ax, ink = sheet.ax, sheet.ink
     plate = {"boxstyle": "square,pad=0.1", "fc": ink.face, "ec": "none", "alpha": 0.7}
@@ -627,22 +636,27 @@ def label_points(
         label.set(**style)
     if not labels:
         return labels
-    hidden = _arrange(ax, labels, points, away, clear, around)
-    if not crowded or not hidden.any():
+    note = None if crowded is None else _note(sheet, "000 labels have no room")
+    fixed = [*around, *([] if note is None else [note])]
+    hidden = _arrange(ax, labels, points, away, clear, fixed)
+    if crowded is None or note is None:
         return labels
     for label, gone in zip(labels, hidden, strict=True):
         if gone:
             label.remove()
-    _say_left_out(sheet, int(hidden.sum()))
+    count = crowded + int(hidden.sum())
+    note.set_text("1 label has no room" if count == 1 else f"{count} labels have no room")
+    if not count:
+        note.remove()
     return [label for label, gone in zip(labels, hidden, strict=True) if not gone]
 
 
-def _say_left_out(sheet: Sheet, count: int) -> None:
-    """Write how many labels have no room, within the lower edge."""
-    words = f"{count} label has no room" if count == 1 else f"{count} labels have no room"
+def _note(sheet: Sheet, words: str) -> Annotation:
+    """Write within the lower right corner."""
     inside: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "zorder": 5}
     text = sheet.ax.annotate(words, (1, 0), (-3, 3), ha="right", va="bottom", **inside)
     text.set(fontsize=TINY, style="italic", color=sheet.ink.muted)
+    return text
 
 
 def _arrange(
@@ -653,7 +667,7 @@ def _arrange(
     clear: Floats,
     around: Sequence[Annotation],
 ) -> NDArray[np.bool_]:
-    """Place the labels where each costs least; return which would still cover others, (k,)."""
+    """Place the labels where each costs least; return which have no good place, (k,)."""
     figure = root(ax)
     figure.draw_without_rendering()  # places the axes
     unit = 72 / figure.dpi
@@ -663,16 +677,24 @@ def _arrange(
     boxes = [unit * Text.get_window_extent(label).get_points() for label in around]
     taken = np.array(boxes).reshape(-1, 2, 2)
     places = find_places(origin, half, away, frame, dots, taken)
-    for label, shift, size in zip(labels, places - origin, half, strict=True):
-        label.set_position((float(shift[0]), float(shift[1])))
-        gap = np.linalg.norm(np.maximum(np.abs(shift) - size, 0.0))
+    gaps = np.linalg.norm(np.maximum(np.abs(places - origin) - half, 0.0), axis=1)
+    for label, shift, gap in zip(labels, (places - origin).tolist(), gaps, strict=True):
+        label.set_position(tuple(shift))
         if label.arrow_patch is not None:
             label.arrow_patch.set_visible(bool(gap > NEAR))
-    return _crowded_out(places, half, frame, taken)
+    covers = [
+        len(dots[_within(dots, *box)]) > MOST_COVERED for box in zip(places, half, strict=True)
+    ]
+    stray = np.array(covers) | (gaps > FAR_OFF)
+    return _crowded_out(places, half, frame, taken, stray)
 
 
 def _crowded_out(
-    places: Floats, half: Floats, frame: Floats, taken: Floats = NO_BOXES
+    places: Floats,
+    half: Floats,
+    frame: Floats,
+    taken: Floats = NO_BOXES,
+    stray: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.bool_]:
     """Return which boxes to leave out so that the others are free, those in most ways first.
 
@@ -687,6 +709,8 @@ def _crowded_out(
     both = near.all(axis=2) & ~np.eye(len(places), dtype=bool)
     gone = ((places - half < frame[0]) | (places + half > frame[1])).any(axis=1)
     gone |= _on_boxes(places, half, taken) > 0
+    if stray is not None:
+        gone |= stray
     while True:
         count = (both & ~gone & ~gone[:, None]).sum(axis=1)
         if not count.any():
@@ -744,16 +768,20 @@ def find_places(
         straight = circle @ (away[i] / max(float(np.linalg.norm(away[i])), 1e-300))
         cost = TURNED * np.tile((1 - straight) / 2, len(DISTANCES))
         cost += PER_POINT * np.repeat(DISTANCES, ANGLES) + OUTSIDE * outside.any(axis=1)
-        cost += ON_POINT * _covered(tried[i], origin, half[i] + DOT)
+        near = 2 * half[i] + 2 * DOT + DISTANCES[-1]  # beyond nothing can be covered
+        points, others = (part[_within(part, origin[i], near)] for part in (origin, clear))
+        cost += ON_POINT * _covered(tried[i], points, half[i] + DOT)
         cost += ON_LABEL * _on_boxes(tried[i], half[i], taken)
-        alone.append(cost + ON_CLEAR * _covered(tried[i], clear, half[i]))
+        alone.append(cost + ON_CLEAR * _covered(tried[i], others, half[i]))
     order = np.argsort(-half[:, 0], kind="stable")  # longest first: it has few places
     placed = np.zeros(len(origin), dtype=bool)
     for again in range(ROUNDS):
         before = places.copy()
         for i in order:
             placed[i] = False
-            others, reach = places[placed], half[i] + half[placed]
+            near = 2 * half[i] + half.max(axis=0) + DOT + DISTANCES[-1]
+            mine = placed & _within(places, origin[i], near)
+            others, reach = places[mine], half[i] + half[mine]
             if not again or _covered(places[[i]], others, reach)[0]:
                 cost = alone[i] + ON_LABEL * _covered(tried[i], others, reach)
                 places[i] = tried[i][int(np.argmin(cost))]
@@ -761,6 +789,11 @@ def find_places(
         if np.array_equal(places, before):
             break
     return places
+
+
+def _within(points: Floats, centre: Floats, reach: Floats) -> NDArray[np.bool_]:
+    """Return which points lie within `reach` of a centre, sideways and upwards."""
+    return np.asarray((np.abs(points - centre) < reach).all(axis=1))
 
 
 def _on_boxes(centres: Floats, half: Floats, taken: Floats) -> Floats:

@@ -81,7 +81,8 @@ def latent_scatter(
         Classes of fewer than three rows have none.
     labels : bool or sequence of n str, default=None
         Names next to the points; True for the index of a pandas frame, or numbers of rows. Names
-        give way to each other; those without room are left out and counted.
+        give way to each other and cover no point; those without room are left out and counted. A
+        row whose name is None has none.
     supplementary : Supplementary, default=None
         From `dualpca.supplementary`: levels become white diamonds at their barycentres, and rows
         crosses.
