@@ -478,9 +478,8 @@ GAP, DOT = 2.0, 3.0
 ANGLES, DISTANCES = 24, (0.0, 5.0, 10.0, 16.0, 24.0, 34.0, 46.0)
 """Places that are tried for a label: directions, and distances in points on the page."""
 
-FAR_OFF, MOST_COVERED = 26.0, 0
-"""Distance of a label from its point, and points below it, beyond which a crowded one is left out.
-"""
+FAR_OFF = 26.0
+"""Distance of a label from its point beyond which a crowded one is left out."""
 
 NEAR = 9.0
 """Distance from which a thin line connects a label with its point."""
@@ -682,9 +681,7 @@ def _arrange(
         label.set_position(tuple(shift))
         if label.arrow_patch is not None:
             label.arrow_patch.set_visible(bool(gap > NEAR))
-    covers = [
-        len(dots[_within(dots, *box)]) > MOST_COVERED for box in zip(places, half, strict=True)
-    ]
+    covers = [_within(dots, *box).any() for box in zip(places, half, strict=True)]
     stray = np.array(covers) | (gaps > FAR_OFF)
     return _crowded_out(places, half, frame, taken, stray)
 
