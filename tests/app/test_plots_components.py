@@ -134,6 +134,10 @@ def test_columns_of_any_kind_lie_within_the_circle():
     level = names.index("species=setosa")
     np.testing.assert_allclose(found[level], W[level] / np.sqrt(1 + W[level] @ W[level]))
     np.testing.assert_allclose(found[0], W[0])
+    assert str(model.column_kinds_["large"]) == "binary"
+    np.testing.assert_allclose(found[-1], W[-1])  # one scale, of variance 1
+    C = np.asarray(model.correlation_)
+    np.testing.assert_allclose((W[0] @ W[-1]), C[0, -1], atol=1e-9)
 
 
 # --- loadings with errors -----------------------------------------------------------------------

@@ -117,15 +117,16 @@ def column_correlations(model: Any, X: Any) -> Floats:
     """Return correlations of columns with components, (d, q).
 
     With the scores, as FactoMineR's `var$cor`. Columns of any kind have hidden scales with a
-    variance of 1, on which loadings are correlations with the latents; that of a level has noise of
-    variance 1 beside its loadings w, and so the correlation w / √(‖w‖² + 1).
+    variance of 1, on which loadings are correlations with the latents; that of a level of a nominal
+    column has noise of variance 1 beside its loadings w, and so the correlation w / √(‖w‖² + 1).
     """
     if hasattr(model, "loading_names_"):
         W = np.asarray(model.loadings_, dtype=np.float64)
-        of_level = np.array(["=" in name for name in feature_names(model)])
-        levels = np.array([name not in model.column_kinds_ for name in feature_names(model)])
+        of_level: list[bool] = []
+        for name, kind in model.column_kinds_.items():
+            of_level += [True] * len(model.levels_[name]) if kind == "nominal" else [False]
         size = np.sqrt(1 + np.sum(W**2, axis=1, keepdims=True))
-        return np.where((of_level & levels)[:, None], W / size, W)
+        return np.where(np.array(of_level)[:, None], W / size, W)
     rows = np.asarray(X, dtype=np.float64)
     found = dualpca.supplementary(model, X, rows).numbers.correlation
     return np.nan_to_num(found)  # of a constant column
@@ -235,7 +236,8 @@ def _of_columns(model: Any, X: Any, show: str) -> Floats:
     """Return cos² or contributions of columns, (d, q)."""
     if show == "cos2":
         return column_correlations(model, X) ** 2
-    squares = scaled_loadings(model) ** 2
+    on_scales = hasattr(model, "loading_names_")  # hidden ones, of columns and levels alike
+    squares = (column_correlations(model, X) if on_scales else scaled_loadings(model)) ** 2
     return np.asarray(squares / np.maximum(squares.sum(axis=0), 1e-300))
 
 
