@@ -257,8 +257,9 @@ def test_ellipses_of_groups_are_drawn(plot):
         np.testing.assert_allclose(one.center, centre)
         sides = 2 * radius * np.sqrt(np.linalg.eigvalsh(covariance))
         np.testing.assert_allclose([one.width, one.height], sides)
-        rim = one.get_verts() - centre  # in pixels, for a patch that is drawn
-        assert len(rim)
+        for end in (*one.get_vertices(), *one.get_co_vertices()):  # on the ellipse, as it is turned
+            away = np.asarray(end) - centre
+            np.testing.assert_allclose(away @ np.linalg.solve(covariance, away), radius**2)
 
 
 def test_small_groups_and_rows_without_one_have_no_ellipse():
