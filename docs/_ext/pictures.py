@@ -22,6 +22,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from docutils import nodes
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from sphinx.application import Sphinx
@@ -620,6 +621,30 @@ def supplementary() -> Figure:
     ax.annotate("", r, xytext=(0, 0), arrowprops={"arrowstyle": "->", "color": BLUE, "lw": 1.6})
     ax.annotate("alcohol", r, xytext=(5, 4), textcoords="offset points", color=BLUE)
     ax.set(xlabel="first component", ylabel="second component")
+    return fig
+
+
+@picture
+def plots() -> Figure:
+    """Draw wines with ellipses of cultivars, and what columns contribute to the plane."""
+    from cycler import cycler
+    from sklearn.datasets import load_wine
+
+    from dualpca import PCA, plots
+
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    names = X.rename(columns={"od280/od315_of_diluted_wines": "od280/od315"})
+    model = PCA(2, standardize=True).fit(names)
+    fig = figure(7.2, 3.6)
+    left, right = fig.subfigures(1, 2)
+    with matplotlib.rc_context({"axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN])}):
+        cultivar = [f"no. {1 + c}" for c in y]
+        plots.latent_scatter(model, names, cultivar, groups="both", level=0.95, ax=left)
+        plots.quality_bars(model, names, show="contribution", ax=right)
+    for ax in fig.findobj(Axes):  # for dark pages: no white around marks, no bright grid
+        ax.grid(False)
+        for line in ax.lines:
+            line.set_path_effects([])
     return fig
 
 

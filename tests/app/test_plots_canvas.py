@@ -25,8 +25,10 @@ ODD = TABLE.copy()
 ODD.iloc[40, 2] += 6
 PLANE = TABLE.to_numpy()[:, :2]
 CLASSES = np.array(["low", "high", None], dtype=object)[np.arange(N) % 3]
+GAPS = TABLE.mask((RNG.random(TABLE.shape) < 0.1) & np.array([False, True, True, False, False]))
 MODELS = {
     "linear": (dp.PPCA(2), TABLE),
+    "gaps": (dp.PPCA(2), GAPS),
     "compared": (dp.PPCA("cv"), TABLE.to_numpy()),
     "kernel": (dp.KernelPCA(3, kernel="rbf"), PLANE),
     "dual": (dp.DualPPCA(2, kernel="rbf", preimage="smoother"), PLANE),
@@ -50,6 +52,13 @@ DRAWN = {
         lambda m, **k: plots.contributions_over_time(m["linear"], ODD, **k),
     ),
     "control_chart": (3, lambda m, **k: plots.control_chart(m["monitor"], ODD, **k)),
+    "convergence": (1, lambda m, **k: plots.convergence(m["gaps"], **k)),
+    "correlation_circle": (1, lambda m, **k: plots.correlation_circle(m["linear"], TABLE, **k)),
+    "imputed_values": (2, lambda m, **k: plots.imputed_values(m["gaps"], GAPS, **k)),
+    "loading_plot": (2, lambda m, **k: plots.loading_plot(m["linear"], TABLE, n_draws=3, **k)),
+    "missing_map": (1, lambda m, **k: plots.missing_map(GAPS, **k)),
+    "overimpute": (2, lambda m, **k: plots.overimpute(m["gaps"], GAPS, **k)),
+    "quality_bars": (1, lambda m, **k: plots.quality_bars(m["linear"], TABLE, **k)),
     "eigenfunctions": (3, lambda m, **k: plots.eigenfunctions(m["kernel"], PLANE, **k)),
     "hinton": (1, lambda m, **k: plots.hinton(m["linear"], **k)),
     "image_grid": (

@@ -122,7 +122,7 @@ def test_json_lists_sections_and_what_was_left_out(place, run):
     found = json.loads(out)
     assert code == 0 and found["output"] == "report.html" and found["rows"] == 150
     assert found["bytes"] < 10e6
-    assert set(found["left_out"]) == {"What is missing", "Groups or states"}
+    assert set(found["left_out"]) == {"What is missing", "Groups or states", "What is filled in"}
     # neither supplementary columns nor a time; but how it was made
     assert len(found["sections"]) + len(found["left_out"]) == len(SECTIONS) - 2 + 1
 
@@ -232,8 +232,9 @@ def test_figures_are_what_plotly_knows_and_are_told_in_words(place, name):
 # --- every model ----------------------------------------------------------------------
 
 ALL = set(SECTIONS) - {"Supplementary columns and rows", "Rows over time"}
-SPARSE = {"What is missing", "What the directions are made of", "Rows and columns together"}
-ALWAYS = {"What is missing", "Groups or states"}
+COMPLETE = {"What is missing", "What is filled in"}
+SPARSE = COMPLETE | {"What the directions are made of", "Rows and columns together"}
+ALWAYS = COMPLETE | {"Groups or states"}
 TRUST = "Can its intervals be trusted?"
 MODELS = {
     "pca": (dp.PCA(2), ALWAYS | {TRUST}),
@@ -577,7 +578,7 @@ def test_coverage_is_counted_for_every_column():
     assert found.hidden.sum() == found.calibration.n_hidden and found.rounds == trust.ROUNDS
     at = int(np.argmin(np.abs(found.calibration.levels - trust.TOLD)))
     assert found.inside.sum() / found.hidden.sum() == pytest.approx(found.calibration.coverage[at])
-    table = trust.calibrated(about).parts[1]
+    table = trust.calibrated(about).parts[-1]
     assert table.header[2] == "inside 90 %" and len(table.rows) == 6
     shares = [float(row[2].removesuffix(" %")) for row in table.rows]
     assert shares == sorted(shares)

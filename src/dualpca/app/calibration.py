@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from dualpca.errors import expected
+from dualpca.errors import InterruptWarning, expected
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -17,6 +19,15 @@ Bools = NDArray[np.bool_]
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 BAND = 0.95
 """Probability of the band of what chance explains."""
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Suppress the warnings of refits, except that a fit was interrupted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", InterruptWarning)
+        yield
 
 
 class Calibration(NamedTuple):
@@ -27,6 +38,17 @@ class Calibration(NamedTuple):
     low: Floats  # (k,), binomial band around the level: what chance explains
     high: Floats  # (k,)
     n_hidden: int
+
+
+class Overimputed(NamedTuple):
+    """Measured entries as they are predicted without them, one element each."""
+
+    row: NDArray[np.intp]
+    column: NDArray[np.intp]
+    truth: Floats
+    guess: Floats
+    low: Floats
+    high: Floats
 
 
 def hide(X: Floats, share: float, rng: np.random.Generator) -> Bools:
@@ -54,6 +76,40 @@ def hide(X: Floats, share: float, rng: np.random.Generator) -> Bools:
     if not hidden.any():
         raise ValueError(expected("share", "large enough to hide an entry", share))
     return hidden
+
+
+def deal(X: Floats, folds: int, rng: np.random.Generator) -> list[Bools]:
+    """Deal the observed entries to folds, those of a row to as many folds as can be.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        NaN where nothing was observed.
+    folds : int
+        2 or more.
+    rng : Generator
+
+    Returns
+    -------
+    list of arrays of bool, shape (n, d)
+        Entries to hide in turn: each at most once, never all of a feature.
+
+    Examples
+    --------
+    >>> parts = deal(np.ones((3, 4)), 2, np.random.default_rng(0))
+    >>> [part.sum(axis=1).tolist() for part in parts]
+    [[2, 2, 2], [2, 2, 2]]
+    """
+    if not folds >= 2 or int(folds) != folds:
+        raise ValueError(expected("folds", "a whole number of 2 or more", folds))
+    seen = ~np.isnan(X)
+    order = np.argsort(np.where(seen, rng.random(X.shape), np.inf), axis=1)
+    place = np.argsort(order, axis=1) + rng.integers(folds, size=(len(X), 1))
+    found = [seen & (place % folds == fold) for fold in range(int(folds))]
+    for hidden in found:
+        for j in np.flatnonzero(~(seen & ~hidden).any(axis=0)):
+            hidden[np.flatnonzero(seen[:, j])[:1], j] = False
+    return [hidden for hidden in found if hidden.any()]
 
 
 def calibrate(

@@ -522,6 +522,32 @@ def _can_permute(table: Table) -> bool:
     return table.rows.shape[0] * table.d <= MOST_PERMUTED and not backend.is_sparse(table.rows)
 
 
+def parallel_values(table: Table, most: int) -> tuple[Host, Host]:
+    """Return the largest eigenvalues of the correlations, and what each has to pass, (k,) each.
+
+    What `parallel_analysis` compares where it permutes columns, and with the same permutations,
+    but for all of up to `most` eigenvalues. Of more than `MOST_SAMPLED` entries a sample is used.
+
+    Parameters
+    ----------
+    table : Table
+    most : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> values, limits = parallel_values(InMemoryTable(load_wine().data), 5)
+    >>> (values > limits).tolist()
+    [True, True, True, False, False]
+    """
+    F, w, mask = _standardized(*_some_rows(table))
+    both = _Permutations(F, w, None if mask.all() else mask)
+    k = min(len(F) - 1, F.shape[1], most)
+    draws = np.stack(list(both.independent(k)))
+    limits = np.quantile(draws, choice.INDEPENDENT_QUANTILE, axis=0)
+    return both.values(F, k) / w.sum(), limits / w.sum()
+
+
 class _Permutations:
     """Standardised columns (n, d) beside permutations of each of them.
 

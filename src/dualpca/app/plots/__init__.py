@@ -10,6 +10,14 @@ from dualpca.errors import install
 try:
     from dualpca.app.plots._canvas import DPI, PALETTE
     from dualpca.app.plots.charts import contributions_over_time, control_chart
+    from dualpca.app.plots.components import correlation_circle, loading_plot, quality_bars
+    from dualpca.app.plots.imputed import (
+        calibration,
+        convergence,
+        imputed_values,
+        missing_map,
+        overimpute,
+    )
     from dualpca.app.plots.kernels import (
         eigenfunctions,
         image_grid,
@@ -18,7 +26,6 @@ try:
     )
     from dualpca.app.plots.loadings import biplot, hinton
     from dualpca.app.plots.rows import (
-        calibration,
         contribution_plot,
         latent_scatter,
         outlier_map,
@@ -43,11 +50,18 @@ __all__ = [
     "contribution_plot",
     "contributions_over_time",
     "control_chart",
+    "convergence",
+    "correlation_circle",
     "eigenfunctions",
     "hinton",
     "image_grid",
+    "imputed_values",
     "latent_scatter",
+    "loading_plot",
+    "missing_map",
     "outlier_map",
+    "overimpute",
+    "quality_bars",
     "reconstructions",
     "sampling_overview",
     "scree",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,11 +14,15 @@ import numpy as np
 from matplotlib import rcParams, rcParamsDefault
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb, to_rgba
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure, FigureBase, SubFigure
+from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.patches import Ellipse, Patch
+from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation, Text
 from numpy.typing import NDArray
+from scipy import stats
 
 from dualpca.errors import expected
 from dualpca.gaussian import Supplementary
@@ -37,6 +42,8 @@ BRIGHT_PALETTE = tuple("#" + code for code in _BRIGHT.split())
 """The same on a dark face, where Tol's darkest cannot be seen."""
 SMALL = "medium"
 """Size of all words, relative to the style's ``font.size``."""
+TINY = "x-small"
+"""Of names of rows, which may be many."""
 DASHED = (0, (5, 3))
 
 # --- where to draw -----------------------------------------------------------------------------
@@ -199,7 +206,10 @@ class Sheet:
         style: dict[str, Any] = {"labelcolor": self.ink.text, "fontsize": SMALL}
         if self.region is not None:
             style |= {"loc": "outside lower center" if below else "outside upper center"}
-            self.region.legend(marks, words, ncols=min(len(words), 5), frameon=False, **style)
+            wide = self.figure.get_figwidth()
+            if isinstance(self.region, SubFigure):
+                wide = self.region.bbox.width / self.figure.dpi
+            self.region.legend(marks, words, ncols=columns_of(words, wide), frameon=False, **style)
             return
         drawn = sum(np.size(points.get_offsets()) for points in self.ax.collections)
         style |= {"loc": "best" if drawn < MANY else "upper right"}
@@ -207,6 +217,25 @@ class Sheet:
             style |= {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
         self.ax.legend(marks, words, facecolor=self.ink.face, **style)
 
+
+def columns_of(words: Sequence[str], wide: float) -> int:
+    """Return the number of columns, up to five, in which a legend of so many inches has room.
+
+    Examples
+    --------
+    >>> columns_of(["a", "b", "c"], 6.0), columns_of(["a long name of a class"] * 4, 6.0)
+    (3, 2)
+    """
+    letter = 0.58 * FontProperties(size=SMALL).get_size_in_points() / 72
+    for count in range(min(len(words), 5), 1, -1):
+        columns = np.array_split([len(word) for word in words], count)  # as matplotlib does
+        if sum(MARK + letter * float(column.max()) for column in columns) <= wide:
+            return count
+    return 1
+
+
+MARK = 0.65
+"""Inches of a mark in a legend, and of the space around it."""
 
 MANY = 4000
 """Coordinates from which the best place for a legend takes long to find."""
@@ -299,6 +328,122 @@ def mark(colour: str, shape: str = "o") -> Line2D:
     return Line2D([], [], ls="", marker=shape, ms=6, color=colour)
 
 
+GROUPS = ("mean", "rows", "both")
+"""Which ellipses of groups can be drawn."""
+
+FEWEST = 3
+"""Rows from which a group has ellipses in the plane."""
+
+
+def check_groups(groups: str | None, y: Any, level: float) -> None:
+    """Refuse other words than those of `GROUPS`, and ellipses without groups."""
+    if groups is None:
+        return
+    if not isinstance(groups, str) or groups not in GROUPS:
+        what = f"one of {list(GROUPS)} or None"
+        raise ValueError(expected("groups", what, groups, "The groups themselves are y."))
+    if y is None:
+        raise ValueError(expected("y", "the group of every row, for ellipses of groups", None))
+    check_level(level)
+
+
+def check_level(level: float) -> None:
+    """Refuse what is no probability."""
+    if not 0 < level < 1:
+        raise ValueError(expected("level", "a number between 0 and 1, both excluded", level))
+
+
+def group_ellipses(Z: Floats, level: float) -> tuple[Floats, Floats, float, float]:
+    """Return mean (2,) and covariance (2, 2) of a group in the plane, and radii of its ellipses.
+
+    A further row of the group lies within the first with probability `level`, the mean of all
+    such rows within the second, if rows are normal: T² by quantiles of F with 2 and n − 2 degrees
+    of freedom. For many rows they are roots of the quantile of χ², and of that by n.
+
+    Examples
+    --------
+    >>> Z = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> radii = group_ellipses(Z, 0.95)[2:]
+    >>> [round(float(r * f), 2) for r, f in zip(radii, (1, 1000**0.5))]
+    [2.45, 2.45]
+    """
+    n = len(Z)
+    spread = 2 * (n - 1) / (n - 2) * float(stats.f.ppf(level, 2, n - 2))
+    radii = (float(np.sqrt(spread * (1 + 1 / n))), float(np.sqrt(spread / n)))
+    return Z.mean(axis=0), np.cov(Z.T), *radii
+
+
+def draw_groups(
+    sheet: Sheet, Z: Floats, classed: Classed, groups: str, level: float
+) -> tuple[list[Any], list[str]]:
+    """Draw ellipses of groups in the plane; return marks and words for a legend."""
+    ax, (names, codes, colours) = sheet.ax, classed
+    chosen = [one for one in LOOKS if groups in (one, "both")]
+    for code in range(len(names)):
+        mine = Z[codes == code]
+        if len(mine) < FEWEST or colours[code] == sheet.ink.muted:  # rows without a group are none
+            continue
+        centre, covariance, *radii = group_ellipses(mine, level)
+        for one, radius in zip(LOOKS, radii, strict=True):
+            if one in chosen:
+                ax.add_patch(ellipse(centre, covariance, radius, color=colours[code], **LOOKS[one]))
+        (cross,) = ax.plot(*centre, "P", ms=6, color=colours[code], zorder=4.2)
+        cross.set(mec=sheet.ink.text, mew=0.7)
+        cross.set_path_effects([withStroke(linewidth=2.6, foreground=sheet.ink.face)])
+    ax.autoscale_view()
+    marks = [Patch(color=sheet.ink.muted, **LOOKS[one]) for one in chosen]
+    return marks, [f"{100 * level:g} % {WHOSE[one]}" for one in chosen]
+
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "rows": {"fill": False, "lw": 1.4, "zorder": 2.5},
+    "mean": {"fill": True, "alpha": 0.45, "lw": 1.0, "zorder": 4.0},
+}
+"""How ellipses of groups are drawn, in the order of their radii."""
+
+WHOSE = {"rows": "of the rows", "mean": "for the mean"}
+
+
+def ellipse(centre: Floats, covariance: Floats, radius: float, **look: Any) -> Ellipse:
+    """Return the ellipse (z − m)ᵀS⁻¹(z − m) = radius²."""
+    values, vectors = np.linalg.eigh(covariance)
+    width, height = 2 * radius * np.sqrt(np.maximum(values, 0))
+    angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
+    return Ellipse((float(centre[0]), float(centre[1])), width, height, angle=angle, **look)
+
+
+def row_names(labels: Any, X: Any, n: int) -> list[str] | None:
+    """Return the names of rows: as given, or for True those of a frame's index or numbers."""
+    if labels is None or labels is False:
+        return None
+    found = getattr(X, "index", range(n)) if labels is True else labels
+    if isinstance(found, str) or not hasattr(found, "__len__") or len(found) != n:
+        got = len(found) if hasattr(found, "__len__") and not isinstance(found, str) else found
+        raise ValueError(expected("labels", f"True, or a name for each of the {n} rows", got))
+    return ["" if _no_class(name) else str(name) for name in found]
+
+
+def label_rows(
+    sheet: Sheet,
+    Z: Floats,
+    names: list[str] | None,
+    clear: Floats,
+    around: Sequence[Annotation],
+) -> None:
+    """Write names next to rows, away from the middle; rows without a name have none."""
+    if names is None:
+        return
+    away = Z - Z.mean(axis=0)
+    named = np.flatnonzero([bool(name) for name in names])
+    some = named[foremost(np.linalg.norm(away[named], axis=1), MOST_NAMES)]
+    look: Any = {"around": around, "size": TINY, "crowded": len(named) - len(some)}
+    words = [names[i] for i in some]
+    label_points(sheet, Z[some], words, away[some], np.concatenate([Z, clear]), **look)
+
+
+MOST_NAMES = 300
+"""Rows whose names are tried, those furthest from the middle: no more have room in a figure."""
+
 MOST_LEVELS = 15
 """Barycentres in a figure."""
 
@@ -325,14 +470,22 @@ def draw_supplementary(
 
 # --- names and labels --------------------------------------------------------------------------
 
+NO_BOXES: Floats = np.zeros((0, 2, 2))
+
 GAP, DOT = 2.0, 3.0
 """Space between labels and around points, in points on the page."""
 
 ANGLES, DISTANCES = 24, (0.0, 5.0, 10.0, 16.0, 24.0, 34.0, 46.0)
 """Places that are tried for a label: directions, and distances in points on the page."""
 
+FAR_OFF = 26.0
+"""Distance of a label from its point beyond which a crowded one is left out."""
+
 NEAR = 9.0
 """Distance from which a thin line connects a label with its point."""
+
+ROUNDS = 8
+"""Times that every label may move to a cheaper place."""
 
 OUTSIDE, ON_LABEL, ON_POINT, ON_CLEAR, PER_POINT, TURNED = 1e4, 1e3, 50.0, 0.3, 0.2, 2.0
 """Costs of a place: outside the frame, on a label, a labelled or other point, far, opposite."""
@@ -396,13 +549,14 @@ PER_GROUP = {"components_", "explained_variance_", "transform", "outliers", "con
 
 INSTEAD = "PCA, PPCA, RobustPPCA, BayesianPCA and FactorAnalysis do."
 
+Classed: TypeAlias = tuple[list[str], NDArray[np.intp], list[str]]
+"""Names, the code of every row (n,), and colours of classes."""
+
 NO_CLASS = "missing"
 """Name of the rows without a class."""
 
 
-def classes(
-    y: Any, n: int, palette: Sequence[str] = PALETTE, other: str = "grey"
-) -> tuple[list[str], NDArray[np.intp], list[str]]:
+def classes(y: Any, n: int, palette: Sequence[str] = PALETTE, other: str = "grey") -> Classed:
     """Return names, the code of every row (n,), and colours of classes; rows without one are grey.
 
     Examples
@@ -437,7 +591,15 @@ def foremost(sizes: Floats, count: int) -> NDArray[np.intp]:
 
 
 def label_points(
-    sheet: Sheet, points: Floats, words: Sequence[str], away: Floats, clear: Floats
+    sheet: Sheet,
+    points: Floats,
+    words: Sequence[str],
+    away: Floats,
+    clear: Floats,
+    *,
+    around: Sequence[Annotation] = (),
+    size: str = SMALL,
+    crowded: int | None = None,
 ) -> list[Annotation]:
     """Write labels next to points, without overlaps as far as possible.
 
@@ -452,38 +614,105 @@ def label_points(
         Preferred direction of each label, of any length.
     clear : array of shape (m, 2)
         Other points that labels should not cover if possible.
+    around : sequence of Annotation, default=()
+        Labels that stay where they are.
+    size : str, default='medium'
+        Of the letters.
+    crowded : int, default=None
+        Number of labels that were left out before, where there may be more than have room: those
+        are left out too that would cover another label or point, or stand far from their own, and
+        how many is written within the axes.
     """
     ax, ink = sheet.ax, sheet.ink
     plate = {"boxstyle": "square,pad=0.1", "fc": ink.face, "ec": "none", "alpha": 0.7}
     thread = {"arrowstyle": "-", "color": ink.muted, "lw": 0.6, "shrinkA": 0, "shrinkB": 1}
-    style = {"ha": "center", "va": "center", "fontsize": SMALL, "color": ink.text, "zorder": 5}
+    style = {"ha": "center", "va": "center", "fontsize": size, "color": ink.text, "zorder": 5}
     labels = [
         ax.annotate(word, (x, y), (0, 0), textcoords="offset points", bbox=plate, arrowprops=thread)
         for (x, y), word in zip(points.tolist(), words, strict=True)
     ]
     for label in labels:
         label.set(**style)
-    if labels:
-        _arrange(ax, labels, points, away, clear)
-    return labels
+    if not labels:
+        return labels
+    note = None if crowded is None else _note(sheet, "000 labels have no room")
+    fixed = [*around, *([] if note is None else [note])]
+    hidden = _arrange(ax, labels, points, away, clear, fixed)
+    if crowded is None or note is None:
+        return labels
+    for label, gone in zip(labels, hidden, strict=True):
+        if gone:
+            label.remove()
+    count = crowded + int(hidden.sum())
+    note.set_text("1 label has no room" if count == 1 else f"{count} labels have no room")
+    if not count:
+        note.remove()
+    return [label for label, gone in zip(labels, hidden, strict=True) if not gone]
+
+
+def _note(sheet: Sheet, words: str) -> Annotation:
+    """Write within the lower right corner."""
+    inside: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "zorder": 5}
+    text = sheet.ax.annotate(words, (1, 0), (-3, 3), ha="right", va="bottom", **inside)
+    text.set(fontsize=TINY, style="italic", color=sheet.ink.muted)
+    return text
 
 
 def _arrange(
-    ax: Axes, labels: list[Annotation], points: Floats, away: Floats, clear: Floats
-) -> None:
-    """Place the labels where each costs least, one after the other."""
+    ax: Axes,
+    labels: list[Annotation],
+    points: Floats,
+    away: Floats,
+    clear: Floats,
+    around: Sequence[Annotation],
+) -> NDArray[np.bool_]:
+    """Place the labels where each costs least; return which have no good place, (k,)."""
     figure = root(ax)
     figure.draw_without_rendering()  # places the axes
     unit = 72 / figure.dpi
     half = unit / 2 * np.array([_size(label) for label in labels]) + GAP / 2
     origin, dots = (unit * ax.transData.transform(part) for part in (points, clear))
     frame = unit * ax.get_window_extent().get_points()
-    places = find_places(origin, half, away, frame, dots)
-    for label, shift, size in zip(labels, places - origin, half, strict=True):
-        label.set_position((float(shift[0]), float(shift[1])))
-        gap = np.linalg.norm(np.maximum(np.abs(shift) - size, 0.0))
+    boxes = [unit * Text.get_window_extent(label).get_points() for label in around]
+    taken = np.array(boxes).reshape(-1, 2, 2)
+    places = find_places(origin, half, away, frame, dots, taken)
+    gaps = np.linalg.norm(np.maximum(np.abs(places - origin) - half, 0.0), axis=1)
+    for label, shift, gap in zip(labels, (places - origin).tolist(), gaps, strict=True):
+        label.set_position(tuple(shift))
         if label.arrow_patch is not None:
             label.arrow_patch.set_visible(bool(gap > NEAR))
+    covers = [_within(dots, *box).any() for box in zip(places, half, strict=True)]
+    stray = np.array(covers) | (gaps > FAR_OFF)
+    return _crowded_out(places, half, frame, taken, stray)
+
+
+def _crowded_out(
+    places: Floats,
+    half: Floats,
+    frame: Floats,
+    taken: Floats = NO_BOXES,
+    stray: NDArray[np.bool_] | None = None,
+) -> NDArray[np.bool_]:
+    """Return which boxes to leave out so that the others are free, those in most ways first.
+
+    Examples
+    --------
+    >>> row = np.array([[5.0, 5.0], [8.0, 5.0], [11.0, 5.0]])
+    >>> frame = np.array([[0.0, 0.0], [20.0, 20.0]])
+    >>> _crowded_out(row, np.full((3, 2), 2.0), frame)
+    array([False,  True, False])
+    """
+    near = np.abs(places[:, None] - places) < half[:, None] + half
+    both = near.all(axis=2) & ~np.eye(len(places), dtype=bool)
+    gone = ((places - half < frame[0]) | (places + half > frame[1])).any(axis=1)
+    gone |= _on_boxes(places, half, taken) > 0
+    if stray is not None:
+        gone |= stray
+    while True:
+        count = (both & ~gone & ~gone[:, None]).sum(axis=1)
+        if not count.any():
+            return np.asarray(gone)
+        gone[int(np.argmax(count))] = True
 
 
 def _size(label: Annotation) -> tuple[float, float]:
@@ -491,8 +720,18 @@ def _size(label: Annotation) -> tuple[float, float]:
     return box.width, box.height
 
 
-def find_places(origin: Floats, half: Floats, away: Floats, frame: Floats, clear: Floats) -> Floats:
+def find_places(
+    origin: Floats,
+    half: Floats,
+    away: Floats,
+    frame: Floats,
+    clear: Floats,
+    taken: Floats = NO_BOXES,
+) -> Floats:
     """Return centres of boxes next to their points, the cheapest place for each in turn.
+
+    Once all have a place, those that cover others move in turn to a cheaper one, until none does: a
+    box that came early did not know the others.
 
     Parameters
     ----------
@@ -503,6 +742,8 @@ def find_places(origin: Floats, half: Floats, away: Floats, frame: Floats, clear
     frame : array of shape (2, 2)
         Lower left and upper right corner.
     clear : array of shape (m, 2)
+    taken : array of shape (b, 2, 2)
+        Lower left and upper right corners of boxes that stay.
 
     Returns
     -------
@@ -516,20 +757,45 @@ def find_places(origin: Floats, half: Floats, away: Floats, frame: Floats, clear
     """
     turn = 2 * np.pi * np.arange(ANGLES) / ANGLES
     circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-    places = np.zeros_like(origin)
-    done = np.zeros(len(origin), dtype=bool)
-    for i in np.argsort(-half[:, 0], kind="stable"):  # longest first: it has few places
+    places, tried, alone = np.zeros_like(origin), [], []
+    for i in range(len(origin)):
         reach = half[i] + DOT + np.array(DISTANCES)[:, None, None]
-        tried = (origin[i] + circle * reach).reshape(-1, 2)
-        outside = (tried - half[i] < frame[0]) | (tried + half[i] > frame[1])
+        tried.append((origin[i] + circle * reach).reshape(-1, 2))
+        outside = (tried[i] - half[i] < frame[0]) | (tried[i] + half[i] > frame[1])
         straight = circle @ (away[i] / max(float(np.linalg.norm(away[i])), 1e-300))
         cost = TURNED * np.tile((1 - straight) / 2, len(DISTANCES))
         cost += PER_POINT * np.repeat(DISTANCES, ANGLES) + OUTSIDE * outside.any(axis=1)
-        cost += ON_LABEL * _covered(tried, places[done], half[i] + half[done])
-        cost += ON_POINT * _covered(tried, origin, half[i] + DOT)
-        cost += ON_CLEAR * _covered(tried, clear, half[i])
-        places[i], done[i] = tried[int(np.argmin(cost))], True
+        near = 2 * half[i] + 2 * DOT + DISTANCES[-1]  # beyond nothing can be covered
+        points, others = (part[_within(part, origin[i], near)] for part in (origin, clear))
+        cost += ON_POINT * _covered(tried[i], points, half[i] + DOT)
+        cost += ON_LABEL * _on_boxes(tried[i], half[i], taken)
+        alone.append(cost + ON_CLEAR * _covered(tried[i], others, half[i]))
+    order = np.argsort(-half[:, 0], kind="stable")  # longest first: it has few places
+    placed = np.zeros(len(origin), dtype=bool)
+    for again in range(ROUNDS):
+        before = places.copy()
+        for i in order:
+            placed[i] = False
+            near = 2 * half[i] + half.max(axis=0) + DOT + DISTANCES[-1]
+            mine = placed & _within(places, origin[i], near)
+            others, reach = places[mine], half[i] + half[mine]
+            if not again or _covered(places[[i]], others, reach)[0]:
+                cost = alone[i] + ON_LABEL * _covered(tried[i], others, reach)
+                places[i] = tried[i][int(np.argmin(cost))]
+            placed[i] = True
+        if np.array_equal(places, before):
+            break
     return places
+
+
+def _within(points: Floats, centre: Floats, reach: Floats) -> NDArray[np.bool_]:
+    """Return which points lie within `reach` of a centre, sideways and upwards."""
+    return np.asarray((np.abs(points - centre) < reach).all(axis=1))
+
+
+def _on_boxes(centres: Floats, half: Floats, taken: Floats) -> Floats:
+    """Return how many boxes each of those with such centres overlaps."""
+    return _covered(centres, taken.mean(axis=1), half[..., None, :] + np.ptp(taken, axis=1) / 2)
 
 
 def _covered(centres: Floats, others: Floats, reach: Floats) -> Floats:

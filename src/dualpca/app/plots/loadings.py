@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,19 @@ from dualpca.app.plots._canvas import (
     Place,
     Sheet,
     canvas,
+    check_groups,
     classes,
+    draw_groups,
     draw_supplementary,
     equal,
     feature_names,
     foremost,
     label_points,
+    label_rows,
     mark,
     mixed,
     need,
+    row_names,
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
@@ -43,6 +48,9 @@ def biplot(
     *,
     axes: tuple[int, int] = (0, 1),
     n_features: int = 15,
+    groups: str | None = None,
+    level: float = 0.9,
+    labels: Any = None,
     supplementary: Supplementary | None = None,
     ax: Place = None,
 ) -> Figure:
@@ -65,6 +73,12 @@ def biplot(
         Which components, counted from 0.
     n_features : int, default=15
         Number of arrows, the longest in the plane.
+    groups : {'mean', 'rows', 'both'}, default=None
+        Ellipses of the classes y, as in `latent_scatter`.
+    level : float, default=0.9
+        Probability inside an ellipse.
+    labels : bool or sequence of n str, default=None
+        Names next to the rows, as in `latent_scatter`.
     supplementary : Supplementary, default=None
         From `dualpca.supplementary` for the same rows: numbers become dashed arrows, levels white
         diamonds at their barycentres, rows crosses. A dashed arrow compares with the others if the
@@ -86,18 +100,20 @@ def biplot(
     'sepal length (cm)'
     """
     need(model, "biplot", "rows and columns on components", "components_", "transform")
-    plane = _plane(model, axes)
+    plane = check_axes(model, axes)
     Z = backend.to_numpy(model.transform(X))[:, plane]
     if y is not None:
         classes(y, len(Z))  # refused before anything is drawn
+    check_groups(groups, y, level)
+    rows = row_names(labels, X, len(Z))
     arrows = _directions(model)[:, plane]
     length = np.linalg.norm(arrows, axis=1)
     shown = foremost(length, n_features)
     sheet = canvas(ax, height=5.2)
-    _scatter(sheet, Z, y)
+    _scatter(sheet, Z, y, groups, level)
     reach = REACH * (np.abs(Z).max(initial=0.0) or 1.0)
     tips = arrows[shown] * (reach / (length.max(initial=0.0) or 1.0))
-    _arrows(sheet, tips)
+    draw_arrows(sheet, tips)
     places, names = tips, [feature_names(model)[j] for j in shown]
     if supplementary is not None:
         outside, size = _outside(supplementary, Z, plane)
@@ -106,19 +122,20 @@ def biplot(
             outside = outside * reach
         else:
             outside = outside * (reach / (length.max(initial=0.0) or 1.0))
-        _arrows(sheet, outside, dashed=True)
+        draw_arrows(sheet, outside, dashed=True)
         tips = np.concatenate([tips, outside])
         centres, levels = draw_supplementary(sheet, supplementary, plane)
         places = np.concatenate([tips, centres])
         names += [*supplementary.numbers.names, *levels]
-    words = _axis_words(model, axes)
+    words = axis_words(model, axes)
     sheet.ax.set(xlabel=words[0], ylabel=words[1])
     equal(sheet.ax)
     sheet.ax.margins(0.15)
     # many points per shaft: a label on an arrow is worse than one on a few rows
     shafts = (tips[:, None, :] * np.linspace(0.1, 0.95, 60)[:, None]).reshape(-1, 2)
     clear = np.concatenate([Z, shafts])
-    label_points(sheet, places, names, places, clear)
+    around = label_points(sheet, places, names, places, clear)
+    label_rows(sheet, Z, rows, np.concatenate([shafts, places]), around)
     return sheet.figure
 
 
@@ -134,11 +151,14 @@ def _outside(found: Supplementary, Z: Floats, plane: list[int]) -> tuple[Floats,
     return slope, np.linalg.norm(r, axis=1, keepdims=True)
 
 
-def _plane(model: Any, axes: tuple[int, int]) -> list[int]:
+def check_axes(model: Any, axes: Sequence[int], count: int | None = 2) -> list[int]:
+    """Return which components are meant; two, or any number for a count of None."""
     q = int(model.components_.shape[0])
-    if not all(0 <= a < q for a in axes):
-        what = f"two of the model's {q} components, counted from 0"
-        raise ValueError(expected("axes", what, axes))
+    if not all(0 <= a < q for a in axes) or len(axes) != (count or len(axes) or 1):
+        many = "two" if count else "some"
+        raise ValueError(
+            expected("axes", f"{many} of the model's {q} components, counted from 0", axes)
+        )
     return list(axes)
 
 
@@ -157,7 +177,8 @@ def _directions(model: Any) -> Floats:
     return np.asarray(W)
 
 
-def _axis_words(model: Any, axes: tuple[int, int]) -> list[str]:
+def axis_words(model: Any, axes: Sequence[int]) -> list[str]:
+    """Return what components are called, with their shares of the variance if they have some."""
     shares = getattr(model, "explained_variance_ratio_", None)
     if shares is None:
         return [f"factor {a + 1}" for a in axes]
@@ -165,18 +186,22 @@ def _axis_words(model: Any, axes: tuple[int, int]) -> list[str]:
     return [f"component {a + 1} ({share[a]:.1f} % of the variance)" for a in axes]
 
 
-def _scatter(sheet: Sheet, Z: Floats, y: ArrayLike | None) -> None:
-    """Draw the rows, with a legend of their classes."""
+def _scatter(
+    sheet: Sheet, Z: Floats, y: ArrayLike | None, groups: str | None, level: float
+) -> None:
+    """Draw the rows and ellipses of their classes, with a legend."""
     ax, ink = sheet.ax, sheet.ink
     if y is None:
         ax.scatter(Z[:, 0], Z[:, 1], c=ink.blue, s=10, alpha=0.5, linewidths=0)
         return
     names, codes, colours = classes(y, len(Z), ink.palette, ink.muted)
     ax.scatter(Z[:, 0], Z[:, 1], c=[colours[c] for c in codes], s=10, alpha=0.6, linewidths=0)
-    sheet.key([mark(colour) for colour in colours], names)
+    found = (names, codes, colours)
+    marks, words = draw_groups(sheet, Z, found, groups, level) if groups else ([], [])
+    sheet.key([*map(mark, colours), *marks], [*names, *words])
 
 
-def _arrows(sheet: Sheet, tips: Floats, dashed: bool = False) -> None:
+def draw_arrows(sheet: Sheet, tips: Floats, dashed: bool = False) -> None:
     """Draw arrows from the origin, and make room for them."""
     ax, colour = sheet.ax, sheet.ink.vermilion if dashed else sheet.ink.text
     for x, y in tips:
@@ -218,7 +243,7 @@ def hinton(model: Any, *, n_features: int = 40, ax: Place = None) -> Figure:
     'petal width (cm)'
     """
     need(model, "hinton", "loadings", "components_")
-    W = _scaled_loadings(model)
+    W = scaled_loadings(model)
     shown = foremost(np.abs(W).max(axis=1, initial=0.0), n_features)
     W, (k, q) = W[shown], (len(shown), W.shape[1])
     largest = float(np.abs(W).max(initial=0.0)) or 1.0
@@ -238,7 +263,7 @@ def hinton(model: Any, *, n_features: int = 40, ax: Place = None) -> Figure:
     return sheet.figure
 
 
-def _scaled_loadings(model: Any) -> Floats:
+def scaled_loadings(model: Any) -> Floats:
     """Return W, (d, q), in the units of the fit."""
     if hasattr(model, "loadings_") or not hasattr(model, "explained_variance_"):
         return _directions(model)

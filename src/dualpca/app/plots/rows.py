@@ -1,4 +1,4 @@
-"""Rows: their places in latent space, which are unusual and why, how well gaps are filled."""
+"""Rows: their places in latent space, which are unusual and why."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Ellipse
-from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 
-from dualpca.app.calibration import LEVELS, Calibration, binomial_band, calibrate, hide
 from dualpca.app.plots._canvas import (
     DASHED,
     SMALL,
+    Classed,
     Floats,
     Ink,
     Place,
     Sheet,
     canvas,
+    check_groups,
     classes,
+    draw_groups,
     draw_supplementary,
+    ellipse,
     equal,
     feature_names,
     foremost,
     label_points,
+    label_rows,
     mark,
     nameless,
     need,
+    row_names,
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
@@ -50,10 +52,12 @@ def latent_scatter(
     axes: tuple[int, int] = (0, 1),
     level: float = 0.9,
     n_ellipses: int = 20,
+    groups: str | None = None,
+    labels: Any = None,
     supplementary: Supplementary | None = None,
     ax: Place = None,
 ) -> Figure:
-    """Draw two latent coordinates of every point, and the uncertainty of some of them.
+    """Draw two latent coordinates of every point, and the uncertainty of some or of groups.
 
     Parameters
     ----------
@@ -67,9 +71,18 @@ def latent_scatter(
     axes : pair of int, default=(0, 1)
         Which latents, counted from 0.
     level : float, default=0.9
-        Posterior probability inside an ellipse.
+        Probability inside an ellipse.
     n_ellipses : int, default=20
-        Number of points with an ellipse, equally many of each class, drawn with a fixed seed.
+        Number of points with an ellipse of their posterior, equally many of each class, drawn with
+        a fixed seed; none beside `groups` or `labels`.
+    groups : {'mean', 'rows', 'both'}, default=None
+        Ellipses of the classes y in place of those of points, by quantiles of F: where a further
+        row of the class lies with probability `level` ('rows'), where its mean lies ('mean').
+        Classes of fewer than three rows have none.
+    labels : bool or sequence of n str, default=None
+        Names next to the points; True for the index of a pandas frame, or numbers of rows. Names
+        give way to each other and cover no point; those without room are left out and counted. A
+        row whose name is None has none.
     supplementary : Supplementary, default=None
         From `dualpca.supplementary`: levels become white diamonds at their barycentres, and rows
         crosses.
@@ -95,24 +108,32 @@ def latent_scatter(
     Z, covariance = _latent_placed(model, X, axes)
     if y is not None:
         classes(y, len(Z))  # refused before anything is drawn
+    check_groups(groups, y, level)
+    rows = row_names(labels, X, len(Z))
     sheet = canvas(ax, height=5.2)
     ax, ink = sheet.ax, sheet.ink
     named = [""], np.zeros(len(Z), dtype=np.intp), [ink.palette[0]]
     names, codes, palette = named if y is None else classes(y, len(Z), ink.palette, ink.muted)
     colours = [palette[code] for code in codes]
     ax.scatter(Z[:, 0], Z[:, 1], c=colours, s=10, alpha=0.6, linewidths=0)
-    for i in _spread(codes, n_ellipses if len(covariance) else 0):
+    of_points = len(covariance) and groups is None and rows is None
+    for i in _spread(codes, n_ellipses if of_points else 0):
         _ellipse(sheet, Z[i], covariance[i], level, colours[i])
-    for code, name in enumerate(names) if y is not None else ():
-        if palette[code] == ink.muted:  # rows without a class are no group
-            continue
-        _name(sheet, np.median(Z[codes == code], axis=0), name, palette[code])
+    if groups is not None:
+        marks, words = draw_groups(sheet, Z, (names, codes, palette), groups, level)
+        sheet.key([*map(mark, palette), *marks], [*names, *words])
+    elif y is not None and rows is not None:  # a name of a class would hide those of rows
+        sheet.key([*map(mark, palette)], names)
+    elif y is not None:
+        _name_classes(sheet, Z, (names, codes, palette))
     words = _latent_words(model, axes)
     ax.set(xlabel=words[0], ylabel=words[1])
     equal(ax)
+    centres, around = np.zeros((0, 2)), []
     if supplementary is not None:
         centres, levels = draw_supplementary(sheet, supplementary, list(axes))
-        label_points(sheet, centres, levels, centres, Z)
+        around = label_points(sheet, centres, levels, centres, Z)
+    label_rows(sheet, Z, rows, centres, around)
     return sheet.figure
 
 
@@ -150,12 +171,17 @@ def _spread(codes: NDArray[np.intp], count: int) -> list[int]:
 
 def _ellipse(sheet: Sheet, centre: Floats, covariance: Floats, level: float, colour: str) -> None:
     """Draw the ellipse that holds `level` of a Gaussian in the plane."""
-    values, vectors = np.linalg.eigh(covariance)
-    width, height = 2 * np.sqrt(-2 * math.log1p(-level) * np.maximum(values, 0))
-    angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
-    place = (float(centre[0]), float(centre[1]))
-    sheet.ax.add_patch(Ellipse(place, width, height, angle=angle, fc=colour, alpha=0.28, lw=0))
-    sheet.ax.plot(*place, "o", ms=4, color=colour, mec=sheet.ink.text, mew=0.6)
+    radius = math.sqrt(-2 * math.log1p(-level))
+    sheet.ax.add_patch(ellipse(centre, covariance, radius, fc=colour, alpha=0.28, lw=0))
+    sheet.ax.plot(*centre, "o", ms=4, color=colour, mec=sheet.ink.text, mew=0.6)
+
+
+def _name_classes(sheet: Sheet, Z: Floats, classed: Classed) -> None:
+    """Write the names of classes at their medians."""
+    names, codes, palette = classed
+    for code, name in enumerate(names):
+        if palette[code] != sheet.ink.muted:  # rows without a class are no group
+            _name(sheet, np.median(Z[codes == code], axis=0), name, palette[code])
 
 
 def _name(sheet: Sheet, at: Floats, name: str, colour: str) -> None:
@@ -377,138 +403,3 @@ def _one_row(x: Any) -> Any:
     if row.shape[0] != 1:
         raise ValueError(expected("x", "one row", tuple(row.shape)))
     return row
-
-
-# --- missing entries ---------------------------------------------------------------------------
-
-
-def calibration(
-    model: Any,
-    X: ArrayLike,
-    *,
-    share: float = 0.1,
-    levels: Sequence[float] = LEVELS,
-    refit: bool = True,
-    random_state: int = 0,
-    ax: Place = None,
-) -> Figure:
-    """Hide entries, impute them, and draw how often the intervals contained the true values.
-
-    On the diagonal, intervals are as wide as they should be. Below it the model is overconfident,
-    above it too cautious.
-
-    Parameters
-    ----------
-    model : PPCA, FactorAnalysis, MixturePPCA or CopulaPPCA
-        A fitted model.
-    X : array or frame of shape (n, d)
-        With or without NaN; only observed entries are hidden, and only numbers: categories have no
-        intervals.
-    share : float, default=0.1
-        Share of the observed entries that is hidden at random.
-    levels : sequence of float, default=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-        Nominal coverages.
-    refit : bool, default=True
-        Fit a copy of the model, with as many components, to the remaining entries, so that it has
-        not seen the hidden ones. Without it the model is used as it is, which is a fair test only
-        if it was fitted to other data than X.
-    random_state : int, default=0
-        Seed that chooses the hidden entries.
-    ax : Axes, Figure or SubFigure, default=None
-        Where to draw; by default in a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from dualpca import PPCA
-    >>> X = load_iris().data
-    >>> figure = calibration(PPCA(2).fit(X), X)
-    >>> figure.axes[0].get_xlabel()
-    'nominal coverage'
-    """
-    need(model, "calibration", "intervals of filled entries", "impute", instead=NO_INTERVALS)
-    if hasattr(model, "correlations_"):
-        need(model, "calibration", "intervals of filled entries", "fill", instead=NO_INTERVALS)
-    numbers = _numbers(model, X)
-    hidden = hide(numbers, share, np.random.default_rng(random_state))
-    partial = _without(X, hidden)
-    if refit:
-        model = _like(model)
-        model.fit(partial)
-    if hasattr(model, "column_kinds_"):
-        return _drawn(_covered(model, partial, numbers, hidden, levels), ax)
-
-    def impute(_: Floats) -> tuple[Floats, Floats]:
-        mean, std = model.impute(partial, return_std=True)
-        return np.asarray(mean), np.asarray(std)
-
-    return _drawn(calibrate(impute, numbers, hidden, levels), ax)
-
-
-NO_INTERVALS = "PPCA, FactorAnalysis, MixturePPCA and CopulaPPCA fill entries with intervals."
-
-
-def _like(model: Any) -> Any:
-    """Return an unfitted copy with as many components; columns keep their kinds."""
-    q = getattr(model, "n_components_", None)
-    fixed: dict[str, Any] = {} if q is None or np.ndim(q) else {"n_components": int(q)}
-    if hasattr(model, "n_mixtures_"):
-        fixed["n_mixtures"] = int(model.n_mixtures_)
-    return clone(model).set_params(**fixed)
-
-
-def _numbers(model: Any, X: Any) -> Floats:
-    """Return the table as numbers, (n, d); NaN in columns of categories, which are not hidden."""
-    kinds = getattr(model, "column_kinds_", None)
-    if kinds is None:
-        return np.array(X, dtype=np.float64)
-    cells = np.array(X, dtype=object)
-    usable = [kind in ("continuous", "count") for kind in kinds.values()]
-    table = np.full(cells.shape, np.nan)
-    table[:, usable] = cells[:, usable].astype(np.float64)
-    return table
-
-
-def _without(X: Any, hidden: Any) -> Any:
-    """Return a table without the hidden entries, of the same kind."""
-    if hasattr(X, "mask"):  # pandas
-        return X.mask(hidden)
-    if hasattr(X, "columns"):
-        gone = zip(X.iter_columns(), hidden.T, strict=True)
-        return X.with_columns([column.set(type(column)(at), None) for column, at in gone])
-    values = np.array(X)
-    return np.where(hidden, np.nan, values if values.dtype.kind == "O" else values.astype(float))
-
-
-def _covered(
-    model: Any, partial: Any, truth: Floats, hidden: Any, levels: Sequence[float]
-) -> Calibration:
-    """Return how often intervals by quantiles contain the hidden values, level by level."""
-    p, inside = np.asarray(levels, dtype=np.float64), []
-    n = int(hidden.sum())
-    for level in p:
-        _, low, high = model.impute(partial, return_interval=True, level=float(level))
-        ends = [_numbers(model, end)[hidden] for end in (low, high)]
-        inside.append(np.mean((ends[0] <= truth[hidden]) & (truth[hidden] <= ends[1])))
-    low, high = binomial_band(n, p)
-    return Calibration(p, np.array(inside), low, high, n)
-
-
-def _drawn(found: Calibration, place: Place) -> Figure:
-    sheet = canvas(place, height=4.6)
-    ax, ink = sheet.ax, sheet.ink
-    ax.plot([0, 1], [0, 1], color=ink.muted, lw=1, zorder=2)
-    band = ax.fill_between(found.levels, found.low, found.high, color=ink.grid, zorder=1)
-    band.set_label("95 % of what chance explains")
-    ax.plot(found.levels, found.coverage, "o-", ms=5, lw=1.2, color=ink.blue, zorder=3)
-    ax.set(xlabel="nominal coverage", ylabel="share of hidden entries inside", aspect="equal")
-    ax.set(xlim=(0, 1), ylim=(0, 1))
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-    ax.legend(loc="upper left", frameon=False, fontsize=SMALL, labelcolor=ink.text)
-    ax.set_title(f"{found.n_hidden} hidden entries", loc="left", fontsize=SMALL, color=ink.text)
-    return sheet.figure

@@ -16,17 +16,22 @@ from dualpca.app.plots._canvas import (
     DASHED,
     SMALL,
     Floats,
+    Ink,
     Place,
     Sheet,
     canvas,
     mark,
     need,
 )
+from dualpca.data import InMemoryTable
+from dualpca.models.selection import parallel_values
 
 # --- variances ---------------------------------------------------------------------------------
 
 
-def scree(model: Any, X: ArrayLike | None = None, *, ax: Place = None) -> Figure:
+def scree(
+    model: Any, X: ArrayLike | None = None, *, parallel: bool = False, ax: Place = None
+) -> Figure:
     """Draw the variance of every direction, and the noise variance (a scree plot).
 
     Parameters
@@ -37,6 +42,10 @@ def scree(model: Any, X: ArrayLike | None = None, *, ax: Place = None) -> Figure
         The data it was fitted to. With it the discarded directions are drawn too, at the cost of
         one more eigendecomposition. Missing values are drawn from the model, five times over, so
         that filled entries vary as measured ones would.
+    parallel : bool, default=False
+        Draw Horn's parallel analysis of X instead: eigenvalues of the correlation matrix beside
+        the 95th percentiles of those of permuted columns, as ``n_components='parallel'`` compares
+        them. Directions above the line are more than chance.
     ax : Axes, Figure or SubFigure, default=None
         Where to draw; by default in a new figure.
 
@@ -44,6 +53,7 @@ def scree(model: Any, X: ArrayLike | None = None, *, ax: Place = None) -> Figure
     -------
     matplotlib.figure.Figure
         Variances on a logarithmic axis, the kept ones filled; the noise variance as a dashed line.
+        With `parallel`, eigenvalues on a linear axis and what they have to pass.
 
     Examples
     --------
@@ -55,23 +65,62 @@ def scree(model: Any, X: ArrayLike | None = None, *, ax: Place = None) -> Figure
     'log'
     """
     need(model, "scree", "variances along components", "explained_variance_", instead=NO_VARIANCES)
+    if parallel:
+        return _parallel(model, X, ax)
     kept = np.asarray(model.explained_variance_, dtype=np.float64)
     rest = np.zeros(0) if X is None else _discarded(model, kept, X)
     q, shown = kept.size, kept.size + rest.size
     right = 1.02 * (max(shown, q + 1) + 0.5)
     sheet = canvas(ax, height=3.9)
     ax, ink = sheet.ax, sheet.ink
-    ax.plot(np.arange(1, q + 1), kept, "o", ms=5, color=ink.blue, zorder=3)
-    ax.plot(np.arange(q + 1, shown + 1), rest, "o", ms=5, mfc=ink.face, color=ink.muted, zorder=3)
-    ax.set(xlabel="direction, by falling variance", ylabel="variance", yscale="log")
-    ax.set_xlim(0.5 - 0.02 * right, right)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _directions(ax, ink, np.concatenate([kept, rest]), q)
+    ax.set(ylabel="variance", yscale="log", xlim=(0.5 - 0.02 * right, right))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
     kernel = hasattr(model, "kernel_")
     count = f"{q} directions kept" if kernel else f"{q} of {_size(model)}\ndirections kept"
     _mark_rank(sheet, q, count, left=q > 0.7 * right)
     _mark_noise(sheet, model, left=q > 0.7 * right)
+    return sheet.figure
+
+
+def _directions(ax: Axes, ink: Ink, values: Floats, q: int) -> None:
+    """Draw a dot for every direction, filled for the first q."""
+    place = np.arange(1, values.size + 1)
+    ax.plot(place[:q], values[:q], "o", ms=5, color=ink.blue, zorder=3)
+    ax.plot(place[q:], values[q:], "o", ms=5, mfc=ink.face, color=ink.muted, zorder=3)
+    ax.set_xlabel("direction, by falling variance")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+LEAST_SHOWN = 30
+"""Directions that are drawn beside permuted columns, if there are as many."""
+
+
+def _parallel(model: Any, X: ArrayLike | None, place: Place) -> Figure:
+    """Draw eigenvalues of correlations beside those of permuted columns."""
+    if X is None or not hasattr(model, "mean_"):
+        kind = type(model).__name__
+        raise TypeError(
+            "plots.scree draws parallel analysis of a table of numbers: give the X that the model "
+            f"was fitted to, and PCA, PPCA or a relative of theirs, got X={type(X).__name__} and "
+            f"{kind}."
+        )
+    q = int(np.size(model.explained_variance_))
+    rows = np.asarray(X, dtype=np.float64)
+    values, limits = parallel_values(InMemoryTable(rows), max(LEAST_SHOWN, 3 * q))
+    sheet = canvas(place, height=3.9)
+    ax, ink = sheet.ax, sheet.ink
+    _directions(ax, ink, values, q)
+    ranks = np.arange(1, limits.size + 1)
+    ax.plot(ranks, limits, color=ink.vermilion, lw=1.6, ls=DASHED, zorder=2)
+    ax.set(ylabel="eigenvalue of the correlations", ylim=(0, 1.08 * float(values[0])))
+    above = int(np.argmin(np.append(values > limits, False)))
+    pass_it = "1 direction is" if above == 1 else f"{above} directions are"
+    words = f"{pass_it} above permuted columns"
+    ax.set_title(words, loc="left", fontsize=SMALL, color=ink.text)
+    _mark_rank(sheet, q, f"{q} of {rows.shape[1]}\ndirections kept", left=q > 0.7 * limits.size)
+    sheet.key([mark(ink.vermilion, "--")], ["95 % of permuted columns lie below"])
     return sheet.figure
 
 

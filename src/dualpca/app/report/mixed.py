@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from dualpca.app.calibration import hide
-from dualpca.app.report import beside, data, places, through_time, trust
+from dualpca.app.calibration import Overimputed, hide
+from dualpca.app.report import beside, data, imputed, places, through_time, trust
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.directions import ARROWS, REACH, Loadings, drawn_arrow, drawn_loadings
 from dualpca.app.report.figures import (
@@ -547,6 +547,14 @@ class Hidden(NamedTuple):
     plain: Floats  # the median or the most frequent level
     inside: Floats  # whether the truth is in its range; NaN for levels without one
     chance: Floats  # stated probability of the guess; NaN for numbers
+    low: Floats  # ends of its range; NaN for levels without one
+    high: Floats
+
+    def over(self) -> Overimputed:
+        """Return the numbers with their ranges."""
+        n = ~np.isnan(self.inside)
+        values = (part[n] for part in (self.truth, self.guess, self.low, self.high))
+        return Overimputed(self.row[n], self.column[n], *values)
 
 
 def hidden_entries(subject: MixedSubject) -> Hidden:
@@ -589,7 +597,7 @@ def _filled(subject: MixedSubject, partial: pl.DataFrame, X: Floats, left: Any, 
             inside[:, j] = np.nan
         else:
             middle[j] = np.median(known)
-    values = (X[now], guess[now], middle[column], inside[now], chance[now])
+    values = (X[now], guess[now], middle[column], inside[now], chance[now], low[now], high[now])
     return Hidden(row, column, *values)
 
 
@@ -598,6 +606,7 @@ def filled(subject: MixedSubject) -> Section:
     found = hidden_entries(subject)
     parts: list[Part] = [
         _by_column(subject, found),
+        *imputed.predicted(subject, found.over(), LEVEL),
         _columns(subject, found),
         _by_kind(subject, found),
     ]
@@ -777,5 +786,6 @@ SECTIONS: dict[str, Callable[[MixedSubject], Section | None]] = {
     "Unusual rows": unusual,
     "Rows over time": through_time.through_time,
     "How well entries are filled": filled,
+    "What is filled in": imputed.filled_in,
 }
 """In the order of the page, by the name under which a section that does not apply is listed."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,12 +11,13 @@ import numpy as np
 import polars as pl
 
 import dualpca
+from dualpca.app.calibration import quietly as quietly
 from dualpca.app.report.figures import Floats, Ints, said
 from dualpca.app.tables import columns
 from dualpca.app.tables.columns import Preparation, coded, level_words
 from dualpca.app.tables.times import NONE, TimeAxis, find_time, read_time
 from dualpca.arrays import cached_property
-from dualpca.errors import DualPCAError, InterruptWarning, expected
+from dualpca.errors import DualPCAError, expected
 
 ROWS = ("impute", "reconstruct", "sample_imputations")
 """Methods that return rows, which come back in the units of the table."""
@@ -283,15 +282,6 @@ class MixedSubject(Subject):
         fresh.set_params(n_components=self.q, column_kinds=kinds, random_state=self.seed)
         with quietly():
             return fresh.fit(table)
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Suppress the warnings of refits, except that a fit was interrupted."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", InterruptWarning)
-        yield
 
 
 def thinned(shown: int, n: int, what: str = "rows") -> str:

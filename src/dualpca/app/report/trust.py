@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special, stats
 
-from dualpca.app.calibration import Calibration, calibrate, hide
+from dualpca.app.calibration import Calibration, Overimputed, calibrate, hide
+from dualpca.app.report import imputed
 from dualpca.app.report.data import percent
 from dualpca.app.report.figures import (
     BLUE,
@@ -385,7 +386,11 @@ def calibrated(subject: Subject) -> Section:
         "intervals, for intervals of every width; the table counts them for each column.",
         "dots on the line: then a 90 % interval contains the true value in 90 % of cases. Below "
         "the line the model is overconfident, above it too cautious.",
-        [_figure(subject, found.calibration), *_by_column(subject, found)],
+        [
+            _figure(subject, found.calibration),
+            *imputed.predicted(subject, found.over, TOLD),
+            *_by_column(subject, found),
+        ],
         [_error_words(found.error, found.plain)],
         "" if subject.complete else _filled_words(found),
     )
@@ -414,6 +419,7 @@ class Measured(NamedTuple):
     inside: Ints  # (d,), how many of them lay inside intervals of level TOLD
     off: Floats  # (d,), root mean squared error of each column, in its own units; NaN if none
     rounds: int
+    over: Overimputed  # the hidden entries, with intervals of level TOLD
 
 
 def measured(subject: Subject) -> Measured:
@@ -445,7 +451,10 @@ def measured(subject: Subject) -> Measured:
     inside = np.sum(hidden & (np.abs(np.nan_to_num(gap)) <= reach * np.nan_to_num(std)), axis=0)
     squares = np.nansum(np.square(gap), axis=0) / np.maximum(count, 1)
     off = np.where(count > 0, np.sqrt(squares), np.nan)
-    return Measured(found, error, plain, count, inside, off, rounds)
+    row, column = np.nonzero(hidden)
+    guess, low, high = mean[hidden], (mean - reach * std)[hidden], (mean + reach * std)[hidden]
+    over = Overimputed(row, column, X[hidden], guess, low, high)
+    return Measured(found, error, plain, count, inside, off, rounds, over)
 
 
 def _by_column(subject: Subject, found: Measured) -> list[Table]:

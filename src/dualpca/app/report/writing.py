@@ -21,6 +21,7 @@ from dualpca.app.report import (
     beside,
     data,
     directions,
+    imputed,
     mixed,
     places,
     rebuilt,
@@ -199,6 +200,7 @@ SECTIONS: dict[str, Callable[[Subject], Section | None]] = {
     "Unusual rows": trust.unusual,
     "Rows over time": through_time.through_time,
     "Can its intervals be trusted?": trust.calibrated,
+    "What is filled in": imputed.filled_in,
 }
 """In the order of the page, by the name under which a section that does not apply is listed.
 
