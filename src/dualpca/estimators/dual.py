@@ -45,7 +45,7 @@ class DualPPCA(PreImageEstimator):
     The model is φ = Wz + φ̄ + ε (De Plaen & Suykens 2023).
 
     h ~ N(0, I_q) and ε ~ N(0, σ²I_r), with W = Φcᵀ A known through A = E (I/n − σ²Λ⁻¹)^{1/2}.
-    With σ² → 0 it is `KernelPCA`, with the linear kernel and `noise_dim=d` it is `PPCA`.
+    With σ² → 0 it is `KernelPCA`, with the linear kernel (and d < n) it is `PPCA`.
 
     Parameters
     ----------
@@ -79,9 +79,12 @@ class DualPPCA(PreImageEstimator):
     center : bool, default=True
         Centre in feature space. False sets φ̄ = 0 (De Plaen & Suykens 2023, 'Uncentered Features').
     noise_dim : int, default=None
-        r, the dimension of the noise. None is n, as published (with whole weights their sum), or
-        the dimension of the feature map with 'nystrom', 'cholesky' and 'fourier'. n − 1 is the
-        dimension of the centred span; d makes the linear kernel PPCA.
+        r, the dimension of the noise. None is that of the features where the kernel knows it and it
+        is below n: d for the linear kernel and the cosine, the number of monomials for polynomials,
+        their sums and products (De Plaen & Suykens 2023, section 2.2). Otherwise, and where rows
+        have missing values, it is n, as published (with whole weights their sum). With 'nystrom',
+        'cholesky' and 'fourier' it is the dimension of the feature map. n − 1 is the dimension of
+        the centred span.
     method : {'closed', 'em'}, default='closed'
         From the spectrum, or by EM, accelerated and monotone: the same model.
     eigen_solver : str, default='auto'

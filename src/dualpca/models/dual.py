@@ -31,7 +31,7 @@ from dualpca.gaussian import (
     share_count,
     spiked_gaussian,
 )
-from dualpca.kernels import Kernel, Linear
+from dualpca.kernels import Kernel, Linear, feature_dimension
 from dualpca.models.driver import History, Record
 from dualpca.models.kernel import (
     NEGLIGIBLE_EIGENVALUE,
@@ -52,6 +52,7 @@ from dualpca.models.kernel import (
 from dualpca.models.spiked import SpikedModel
 from dualpca.operators import (
     Dual,
+    ExpectedGram,
     Explicit,
     FeatureMap,
     MappedScatter,
@@ -464,9 +465,9 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         features = operator.map(backend.points(points)) - mean
         space: Space = MapSpace(features, found.spectrum.vectors, mean)
         error = Approximation(operator.left_out, 0.0)
-    else:  # r = n, the number of points; whole weights are repetitions (De Plaen & Suykens 2023)
+    else:
         gram, weights = operator.gram, operator.weights
-        operator.dim = request.noise_dim or max(operator.shape[0], round(operator.n))
+        operator.dim = request.noise_dim or _noise_dimension(operator, points)
         operator = operator.without_negatives(request.rng)
         found = _fit_operator(operator, request)
         projector = expansion = operator.expansion(found.spectrum)
@@ -492,6 +493,19 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         None if relevance is None else backend.cast_like(relevance, shown[0]),
         inputs,
     )
+
+
+def _noise_dimension(operator: Dual, points: Array) -> int:
+    """Return r: n, or the dimension of the features where that is finite and below n.
+
+    De Plaen & Suykens (2023), section 2.2. Whole weights are repetitions. The expected features of
+    rows with missing values are in n dimensions, whatever the kernel.
+    """
+    n = max(operator.shape[0], round(operator.n))
+    if points.ndim != 2 or isinstance(operator.gram, ExpectedGram):
+        return n
+    center, d = bool(operator.centered), int(points.shape[1])
+    return min(n, feature_dimension(operator.gram.kernel, d, center=center) or n)
 
 
 def _with_weight(table: InMemoryTable, precomputed: bool) -> InMemoryTable:
