@@ -301,6 +301,11 @@ class DualPPCA(PreImageEstimator):
             σ²nΛ⁻¹ = diag(σ²/ℓ), the same for every complete point (then a view of one matrix).
             Rows with NaN are less certain by the covariance of their coordinates.
 
+        Notes
+        -----
+        The covariance is that of noise in feature space, which has one size for all rows and falls
+        like 1/n. It says nothing of errors in the columns of X: see `latent_covariance`.
+
         Examples
         --------
         >>> from sklearn.datasets import load_iris
