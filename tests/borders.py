@@ -790,6 +790,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "JUDGED_ROWS NOVELTY_ROWS ROWS_PER_LANDMARK SAMPLE_ROWS": ESTIMATE,
         "LARGEST_BLOCK": "blocks of training points left out, each by itself",
     },
+    "models/kernel_canonical.py": {"LEADING": ESTIMATE},
     "models/kernel_space.py": {"EXACT": ESTIMATE},
     "models/mixture/choosing.py": {"EVERY_SIZE": ESTIMATE},
     "models/mixture/fit.py": {

@@ -246,7 +246,7 @@ class PreImageEstimator(KernelEstimator):
         found = self._working.subspace.jacobian(rows) * self._posterior_scale()
         return self._home(backend.cast_like(check_finite_result(found, rows), rows), X)
 
-    def latent_covariance(self, X: Rows, noise: Any) -> Array:
+    def latent_covariance(self, X: Rows, noise: float | Column) -> Array:
         """Return the covariance of the latents of rows whose entries were measured with an error.
 
         It is J S Jᵀ, with S the covariance of the errors and J the `jacobian` at each row.
@@ -530,7 +530,7 @@ class PreImageEstimator(KernelEstimator):
         return self._home(Y @ subspace.coefficients.T + subspace.base, X)
 
 
-def _noise_root(noise: Any, d: int) -> Host:
+def _noise_root(noise: float | Column, d: int) -> Host:
     """Return R, (d, d), with RRᵀ the covariance of errors that were given by it or by its roots."""
     S: Host = np.asarray(backend.to_numpy(noise), dtype=np.float64)
     if S.shape not in ((), (d,), (d, d)) or not np.isfinite(S).all():

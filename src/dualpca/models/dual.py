@@ -74,10 +74,10 @@ from dualpca.solvers import (
 DENSE_ORDER, DENSE_MOST = 512, 4096
 """Orders up to which all eigenpairs are cheap: always, and for at least as many draws as points."""
 
-LEFT_OUT = 1e-10
+UNSPANNED = 1e-10
 """Share of the trace that pivots may leave out where they stand for all points."""
 
-FLATTEST = 1e-7
+FLAT_DIRECTION = 1e-7
 """Smallest ratio of the lengths of points' features along two directions that both count."""
 
 SINGLE_NOISE_TOL = 1e-3
@@ -144,7 +144,7 @@ class PointSpace:
         how = KernelOptions("cholesky", center=self.centered, n_landmarks=DENSE_MOST)
         table = InMemoryTable(self.points, self.weights)
         mapped = mapped_operator(table, self.points, self.kernel, how.features, how)  # type: ignore[arg-type]
-        if mapped.left_out > LEFT_OUT:
+        if mapped.left_out > UNSPANNED:
             what = f"rows that {DENSE_MOST} of them span, for densities on the span"
             remedy = "Ask for density='full', or fit with eigen_solver='nystrom'."
             raise DualPCAError(expected("X_fit_", what, n, remedy))
@@ -433,7 +433,7 @@ class DualModel:
         A = self.space.whole[1]
         xp = backend.namespace(A)
         U, s, Vt = algebra.svd(A)
-        if A.shape[0] < A.shape[1] or float(s[-1]) < FLATTEST * float(s[0]):
+        if A.shape[0] < A.shape[1] or float(s[-1]) < FLAT_DIRECTION * float(s[0]):
             what = "that vary in every direction of the feature map, for densities of kernel values"
             raise DualPCAError(expected("X_fit_", what, tuple(A.shape)))
         return (U / s) @ Vt, float(xp.sum(xp.log(s)))
