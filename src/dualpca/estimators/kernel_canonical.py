@@ -17,7 +17,7 @@ from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._shell import Estimator, iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Column, KernelLike, Rows, Seed, Weights
-from dualpca.estimators.canonical import check_second
+from dualpca.estimators.canonical import asked_second, check_second
 from dualpca.models.kernel import KernelChoice, is_precomputed
 from dualpca.models.kernel_canonical import (
     KernelCanonicalModel,
@@ -91,8 +91,9 @@ class KernelCCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
     Bach & Jordan (2002, 2005); Hardoon, Szedmak & Shawe-Taylor (2004). With u and v in
     the feature spaces it maximises the correlation of u and v under variances to which
     regularization times their squared norms is added. With linear kernels and regularization=0 it
-    is `CCA`. Cost: the eigendecompositions of both kernels, then `CCA` of n × 2m coordinates, and
-    30 of at most 200 for cross-validation.
+    is `CCA`. Cost: the eigendecompositions of both kernels, O(n³) for up to 1000 rows and O(nl²)
+    with l = 500 landmarks for more, then `CCA` of m coordinates each, O(nm²), 30 times with
+    cross-validation. Beyond 1000 rows nothing n×n is formed.
 
     Examples
     --------
@@ -199,14 +200,8 @@ class KernelCCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _asked_second(self, y: Column | None, rows: Array | None, method: str) -> Array:
         """Return the second view that the model is asked about, checked, where it works."""
-        Y = check_second(y, rows, self._where if "_placed" in vars(self) else None)[0]
-        Y = self._beside_model(Y, method) if rows is None else Y
         width = int(self._fitted.y.subspace.points.shape[1])
-        if Y.shape[1] != width:
-            what = f"y has {Y.shape[1]} columns, but KernelCCA was fitted with {width} in y."
-            raise ValueError(what)
-        data.refuse_infinite(Y, "y")
-        return Y
+        return asked_second(self, y, rows, method, width)
 
     @on_rows("n_components_", cast=False)
     def transform(self, X: Array, y: Column | None = None) -> Any:
