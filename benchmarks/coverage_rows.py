@@ -85,7 +85,8 @@ GROUPS = {
     "coordinates": Group(
         "Coordinates of kernel models",
         "90 % intervals of the coordinates of points. For `ProbabilisticKernelPCA` ρ features of n "
-        "points are drawn with white noise, as its model says.",
+        "points are drawn with white noise, as its model says. Rows of curves are measured with an "
+        "error of known size in every column; intervals are for the latents of rows without it.",
     ),
     "signal": Group(
         "Reconstructions and predictions",
@@ -129,8 +130,10 @@ GROUPS = {
 }
 
 KNOWN = "takes the fitted parameters as known"
+FEATURES = "its noise is that of features, not of columns; take `latent_covariance`"
 NOTES = {
     "scores-factor-30": "with so few rows the noise of some column is often fitted as none",
+    **{f"coordinates-posterior-{name}": FEATURES for name in ("circle", "s-curve", "five")},
     "coordinates-60-600-0.3-new-fixed": "a margin for shrinkage",
     "coordinates-60-600-0.3-fit-fixed": "the margin is for points outside the fit",
     "coordinates-latents-all": "takes the coordinates of the points as known",
@@ -251,11 +254,9 @@ def _(rng: Rng) -> Count:
     return scores(partial(BayesianPCA, 2, method="variational"), 200, 10, 0.0, rng)
 
 
-@add(
-    "scores-dual", '`DualPPCA(kernel="linear", noise_dim=d).posterior`', "200 × 10, q = 2", 0.9, 200
-)
+@add("scores-dual", '`DualPPCA(kernel="linear").posterior`', "200 × 10, q = 2", 0.9, 200)
 def _(rng: Rng) -> Count:
-    return scores(partial(DualPPCA, 2, kernel="linear", noise_dim=10), 200, 10, 0.0, rng)
+    return scores(partial(DualPPCA, 2, kernel="linear"), 200, 10, 0.0, rng)
 
 
 def factor_scores(n: int, rng: Rng) -> Count:
@@ -453,6 +454,50 @@ for on_map in (True, False):
         0.9,
         300,
     )(partial(feature_latents, on_map))
+
+
+def circle(t: Floats) -> Floats:
+    return np.column_stack([np.cos(2 * np.pi * t[:, 0]), np.sin(2 * np.pi * t[:, 0])])
+
+
+def s_curve(t: Floats) -> Floats:
+    a = 3 * np.pi * (t[:, 0] - 0.5)
+    return np.column_stack([np.sin(a), 2 * t[:, 1], np.sign(a) * (np.cos(a) - 1)])
+
+
+def curve_in_five(t: Floats) -> Floats:
+    u = t[:, 0]
+    return np.column_stack([2 * u, np.sin(3 * u), np.cos(4 * u), u**2, np.sin(5 * u)])
+
+
+CURVED = {
+    "circle": (circle, "a circle in 2 columns"),
+    "s-curve": (s_curve, "an S-curve in 3 columns"),
+    "five": (curve_in_five, "a curve in 5 columns"),
+}
+ERROR = 0.1
+"""Standard deviation of the error of every entry of a curved table, which is about 2 wide."""
+
+
+def on_curve(curve: Callable[[Floats], Floats], of_errors: bool, rng: Rng) -> Count:
+    clean = curve(rng.random((400 + NEW, 2)))
+    X = clean + ERROR * rng.standard_normal(clean.shape)
+    model = DualPPCA(2).fit(X[:400])
+    mean, covariance = model.posterior(X[400:])
+    if of_errors:
+        covariance = model.latent_covariance(X[400:], ERROR)
+    return inside(model.transform(clean[400:]), mean, std_of(covariance))
+
+
+for name, (curve, words) in CURVED.items():
+    for method in ("posterior", "latent_covariance"):
+        add(
+            f"coordinates-{method}-{name}",
+            f"`DualPPCA(2).{method}`, RBF",
+            f"400 rows, {words}, error {ERROR}",
+            0.9,
+            100,
+        )(partial(on_curve, curve, method != "posterior"))
 
 
 @add(

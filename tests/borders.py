@@ -718,8 +718,8 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "ENTRIES_COMPARED LEAST_ROWS_COMPARED LEAST_OBSERVED": MESSAGE,
         "ENTRIES_LOOKED_AT FEWEST MOST_RANKED": ESTIMATE,
     },
-    "kernels/base.py": {"SAMPLED_ROWS WIDTH_ROWS": ESTIMATE},
-    "kernels/dot.py": {"MOST_DEGREE MOST_MONOMIALS": MESSAGE},
+    "kernels/base.py": {"SAMPLED_ROWS WIDTH_ROWS": ESTIMATE, "MOST_MONOMIALS": MESSAGE},
+    "kernels/dot.py": {"MOST_DEGREE": MESSAGE},
     "kernels/fused_product.py": {"PADDED_TO ROWS_AT_ONCE LARGEST_EXPONENT": GPU},
     "kernels/stationary.py": {"MOST_ALPHA": GPU},
     "operators/dual.py": {"GPU_TILE_POINTS": GPU},
@@ -793,6 +793,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "JUDGED_ROWS NOVELTY_ROWS ROWS_PER_LANDMARK SAMPLE_ROWS": ESTIMATE,
         "LARGEST_BLOCK": "blocks of training points left out, each by itself",
     },
+    "models/kernel_canonical.py": {"LEADING": ESTIMATE},
     "models/kernel_space.py": {"EXACT": ESTIMATE},
     "models/mixture/choosing.py": {"EVERY_SIZE": ESTIMATE},
     "models/mixture/fit.py": {

@@ -407,6 +407,65 @@ def kernel_width() -> Figure:
     return fig
 
 
+def noisy_circle(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return angles in degrees, points of a circle, and the points measured with an error."""
+    rng = np.random.default_rng(seed)
+    angle = rng.uniform(0, 360, n)
+    clean = np.c_[np.cos(np.radians(angle)), np.sin(np.radians(angle))]
+    return angle, clean, clean + 0.1 * rng.normal(size=clean.shape)
+
+
+@picture
+def dual_ppca() -> Figure:
+    """Draw rows drawn from a model of a noisy circle, and its two densities over the plane."""
+    from dualpca import DualPPCA
+
+    X = noisy_circle(200)[2]
+    model = DualPPCA(4, gamma=1.0).fit(X)
+    grid = np.stack(np.meshgrid(*2 * [np.linspace(-4, 4, 81)]), axis=-1)
+    fig = figure(5.2, 2.1)
+    first, *others = fig.subplots(1, 3)
+    first.plot(*X.T, ".", color=GREY, ms=2, alpha=0.6)
+    first.plot(*model.sample(120, random_state=0, noise=True).T, ".", color=BLUE, ms=3)
+    first.set(title="rows drawn", aspect="equal", xticks=[], yticks=[])
+    names = {"full": "density, in full", "span": "on the span"}
+    for ax, (density, name) in zip(others, names.items(), strict=True):
+        value = model.score_samples(grid.reshape(-1, 2), density=density).reshape(grid.shape[:2])
+        top = model.score(X)
+        ax.contourf(grid[..., 0], grid[..., 1], value, cmap="Blues", extend="both",
+                    levels=np.linspace(top - 150, top + 10, 9))  # fmt: skip
+        ax.plot(*X.T, ".", color="#202020", ms=1)
+        ax.set(title=name, aspect="equal", xticks=[], yticks=[])
+    return fig
+
+
+@picture
+def dual_ppca_intervals() -> Figure:
+    """Draw a latent along a noisy circle with two intervals, for few rows and for many."""
+    from dualpca import DualPPCA
+
+    at = np.linspace(0, 360, 181)
+    clean = np.c_[np.cos(np.radians(at)), np.sin(np.radians(at))]
+    fig = figure(5.2, 2.4)
+    for ax, n in zip(fig.subplots(1, 2, sharey=True), (50, 1600), strict=True):
+        model = DualPPCA(2).fit(noisy_circle(n)[2])
+        angle, _, rows = noisy_circle(200, seed=1)
+        ax.plot(angle, model.transform(rows)[:, 0], ".", color=GREY, ms=3)
+        mean, noise = model.posterior(clean)
+        for covariance, colour, name in (
+            (model.latent_covariance(clean, 0.1), BLUE, "latent_covariance"),
+            (noise, ORANGE, "posterior"),
+        ):
+            half = 1.645 * np.sqrt(covariance[:, 0, 0])
+            for side in (-1, 1):
+                label = name if side > 0 else None
+                ax.plot(at, mean[:, 0] + side * half, color=colour, lw=1.3, label=label)
+        ax.set(title=f"{n} rows", xlabel="angle", xticks=[0, 180, 360])
+    fig.axes[0].set_ylabel("first latent")
+    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return fig
+
+
 @picture
 def denoising() -> Figure:
     """Draw a noisy circle, cleaned by a line and by kernel PCA."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.hidden_markov import HiddenMarkovPCA as HiddenMarkovPCA
     from dualpca.estimators.imputer import Imputer as Imputer
     from dualpca.estimators.kernel import KernelPCA as KernelPCA
+    from dualpca.estimators.kernel_canonical import KernelCCA as KernelCCA
     from dualpca.estimators.kernel_search import KernelSearch as KernelSearch
     from dualpca.estimators.mixture import MixturePPCA as MixturePPCA
     from dualpca.estimators.monitor import Monitor as Monitor
@@ -71,6 +72,7 @@ _HOMES = {
     "Generator": "estimators.generator",
     "HiddenMarkovPCA": "estimators.hidden_markov",
     "Imputer": "estimators.imputer",
+    "KernelCCA": "estimators.kernel_canonical",
     "KernelPCA": "estimators.kernel",
     "KernelSearch": "estimators.kernel_search",
     "LatentPosterior": "estimators.probabilistic_kernel",

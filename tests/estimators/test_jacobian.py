@@ -81,3 +81,30 @@ def test_random_features_and_kernel_matrices_have_none():
         model.jacobian(NEW)
     with pytest.raises((ValueError, AttributeError), match="kernel matrix"):
         KernelPCA(2, kernel="precomputed").fit(X @ X.T).jacobian(NEW @ X.T)
+
+
+S = np.array([[0.3, 0.1, 0, 0], [0.1, 0.2, 0, 0], [0, 0, 0.1, -0.1], [0, 0, -0.1, 0.1]])
+
+
+@pytest.mark.parametrize("model", [KernelPCA(2, kernel=RBF(gamma=0.1)), DualPPCA(2, gamma=0.1)])
+@pytest.mark.parametrize("noise", [0.1, [0.1, 0.0, 2.0, 0.3], S])
+def test_errors_of_entries_reach_the_latents(model, noise):
+    model.fit(X)
+    covariance = np.asarray(noise) if np.ndim(noise) == 2 else np.diag(np.ones(4) * noise) ** 2
+    J = model.jacobian(NEW)
+    expected = np.stack([j @ covariance @ j.T for j in J])
+    np.testing.assert_allclose(model.latent_covariance(NEW, noise), expected, atol=1e-14)
+    # small errors, drawn
+    drawn = NEW[:1] + 1e-3 * np.random.default_rng(0).multivariate_normal(
+        np.zeros(4), covariance, size=20_000
+    )
+    found = np.cov(model.transform(drawn).T)
+    np.testing.assert_allclose(found * 1e6, expected[0], atol=0.03 * np.abs(expected[0]).max())
+
+
+def test_errors_of_entries_that_cannot_be_are_refused():
+    model = KernelPCA(2, kernel="rbf", gamma=0.1).fit(X)
+    for noise in (-1.0, [1.0, 2.0], np.ones((3, 4)), np.nan, -S, S + np.tri(4)):
+        with pytest.raises(ValueError, match="noise"):
+            model.latent_covariance(NEW, noise)
+    assert not model.latent_covariance(NEW, 0.0).any()

@@ -78,6 +78,7 @@ MODELS = {
     "bayesian nan": lambda: dp.BayesianPCA().fit(HOLES),
     "bayesian variational": lambda: dp.BayesianPCA(method="variational").fit(HOLES),
     "cca": lambda: dp.CCA(1).fit(X[:, :3], Y),
+    "cca kernel": lambda: dp.KernelCCA(1).fit(X[:, :3], Y),
     "cca nan": lambda: dp.CCA(1).fit(HOLES[:, :3], Y),
     "cca vector": lambda: dp.CCA(1).fit(X[:, :3], Y[:, 0]),
     "copula": lambda: dp.CopulaPPCA(2, column_kinds={0: dp.Censored(below=-2.0)}).fit(X),

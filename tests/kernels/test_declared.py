@@ -12,6 +12,7 @@ from dualpca.kernels import (
     KERNELS,
     RBF,
     Constant,
+    Cosine,
     Laplacian,
     Linear,
     Matern,
@@ -20,6 +21,7 @@ from dualpca.kernels import (
     Product,
     Scaled,
     accepts_nan,
+    feature_dimension,
     feature_map,
     frequencies,
     fused_form,
@@ -99,6 +101,38 @@ def test_terms_sum_to_the_kernel(kernel):
             value = value * ((X * p.weights) @ Y.T + p.constant) ** p.degree
         total = total + value
     assert_close(total, kernel(X, Y), "vector")
+
+
+FINITE = {
+    "linear": Linear(),
+    "some columns": Linear(on=[2, 0]),
+    "cosine": 0.5 * Cosine(),
+    "homogeneous": Polynomial(3, 0.3, 0.0),
+    "with a constant": Polynomial(2, 0.3, 1.0, on=[1, 2]),
+    "line": Polynomial(1, 0.3, 2.0),
+    "overlapping": Linear() + Linear(on=[0]) + 0.5 * Polynomial(2, 0.3, 1.0),
+    "product": Linear(on=[0, 1]) * (Linear() + 1.0),
+    "power": 2.0 * (Linear(on=[0, 2]) + 3.0) ** 3,
+    "columns of columns": Scaled(2.0, Polynomial(3, coef0=0.0, on=[1]) + Linear(), on=[2, 0]),
+}
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("kernel", FINITE.values(), ids=FINITE)
+def test_the_dimension_of_the_features_is_the_rank_of_many_rows(kernel, center):
+    rows = np.random.default_rng(0).standard_normal((60, 3))
+    K = kernel(rows, rows)
+    H = np.eye(60) - center / 60
+    values = np.linalg.eigvalsh(H @ K @ H)
+    rank = np.sum(values > 1e-10 * values[-1])
+    assert feature_dimension(kernel, 3, center=center) == rank < 60
+
+
+def test_infinite_and_very_many_features_have_no_known_dimension():
+    many = Polynomial(3) + Linear()  # 176,851 features of 100 columns
+    unknown = [RBF(), Linear() + RBF(), Linear() * RBF(), RBF() ** 2, Cosine() + Linear()]
+    unknown += [many, many * Linear(), Polynomial(2, coef0=-1.0), Precomputed()]
+    assert [feature_dimension(k, 100, center=True) for k in unknown] == [None] * len(unknown)
 
 
 @pytest.mark.parametrize("kernel", [RBF(gamma=0.1) * Matern(), Laplacian() * RBF(gamma=0.2)])

@@ -34,7 +34,7 @@ def test_em_without_holes_is_the_closed_form(q, weighted, ridge):
 def test_em_without_holes_starts_at_the_closed_form():
     X, Y = two_views()
     given, w = np.hstack([X, Y]) * 3.0, np.random.default_rng(1).uniform(0, 3, len(X))
-    fit = CanonicalFit(given, DX, 2, w)
+    fit = CanonicalFit(given, DX, 2, w, CanonicalRequest())
     start = fit.model(fit.pack(fit.begin()))
     closed = in_closed_form(given, w, FLOAT64, DX, CanonicalRequest(2, 0.0)).canonical
     assert_close(start.covariance(), closed.covariance(), "covariance")
@@ -42,7 +42,7 @@ def test_em_without_holes_starts_at_the_closed_form():
 
 def test_em_from_a_far_start_reaches_the_closed_form_too():
     X, Y = two_views()
-    fit = CanonicalFit(np.hstack([X, Y]), DX, 2, None)
+    fit = CanonicalFit(np.hstack([X, Y]), DX, 2, None, CanonicalRequest())
     start = np.random.default_rng(0).uniform(-0.2, 0.2, fit.pack(fit.begin()).size)
     theta, record = maximize(fit.step, start, tol=1e-10)
     assert record.n_iter <= 5  # nothing is missing, so one step is enough
@@ -53,7 +53,7 @@ def test_em_from_a_far_start_reaches_the_closed_form_too():
 @pytest.mark.parametrize("q", [1, 2])
 def test_em_stops_where_the_dense_likelihood_is_flat(q):
     X, Y = with_holes(*two_views(n=60, dx=3, dy=2), share=0.2, unpaired=0.2)
-    fit = CanonicalFit(np.hstack([X, Y]), 3, q, None)
+    fit = CanonicalFit(np.hstack([X, Y]), 3, q, None, CanonicalRequest())
     theta, _ = maximize(fit.step, fit.pack(fit.begin()), tol=1e-10)
     model = fit.model(theta)
     mean = np.concatenate([model.x.mu, model.y.mu])
@@ -111,7 +111,7 @@ def test_groups_hold_every_row_once_and_cut_long_patterns(monkeypatch):
 def test_one_step_is_the_loop_over_rows():
     X, Y = with_holes(*two_views(n=40), share=0.3, unpaired=0.3)
     w = np.random.default_rng(0).uniform(0, 2, 40)
-    fit = CanonicalFit(np.hstack([X, Y]), DX, 2, w)
+    fit = CanonicalFit(np.hstack([X, Y]), DX, 2, w, CanonicalRequest())
     joint_now = fit.unpack(fit.pack(fit.begin()) + 0.05)  # means off the fixed point too
     C, Z = joint_now.covariance(), (np.hstack([X, Y]) - fit.origin) / fit.unit
     rows, left = [], 0.0

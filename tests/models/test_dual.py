@@ -30,6 +30,7 @@ KERNELS = {
         lambda X, Y: polynomial_kernel(X, Y, 2, gamma=0.5, coef0=1),
     ),
 }
+DIMENSIONS = {"rbf": (25, 25), "linear": (4, 4), "poly": (15, 14)}  # of φ, and of φ − φ̄; n is 25
 CASES = [(name, center, q) for name in KERNELS for center in (True, False) for q in (1, 3)]
 EVERY = pytest.mark.parametrize("name, center, q", CASES)
 
@@ -65,7 +66,7 @@ def aligned(Z, reference):
 )
 def test_the_model_is_ppca_of_explicit_features(name, center, q, extra):
     n = len(rows())
-    model, X, kernel = fitted(name, center, q, noise_dim=n + extra if extra else None)
+    model, X, kernel = fitted(name, center, q, noise_dim=n + extra)
     dense = dual_oracles.dual(kernel(X, X), q, center, r=n + extra)
     assert model.noise_dim_ == n + extra
     assert model.noise_variance_ == pytest.approx(dense.primal.sigma2, rel=1e-8)
@@ -81,7 +82,8 @@ def test_the_model_is_ppca_of_explicit_features(name, center, q, extra):
 @EVERY
 def test_posterior_is_the_primal_one(name, center, q):
     model, X, kernel = fitted(name, center, q)
-    dense = dual_oracles.dual(kernel(X, X), q, center)
+    assert model.noise_dim_ == DIMENSIONS[name][center]
+    dense = dual_oracles.dual(kernel(X, X), q, center, r=DIMENSIONS[name][center])
     mean, cov = oracles.posterior(dense.F, dense.primal)
     found, found_cov = model.posterior(X)
     assert_close(aligned(found, mean), mean, "vector")
@@ -105,9 +107,10 @@ def test_published_formulas_hold_for_new_points(name, center, q):
     y2 = np.sum((h * lam / n / np.sqrt(lam / n - model.noise_variance_)) ** 2, axis=1)
     assert_close(model.novelty(new), s - y2, "vector", scale=s.max())
     inside = np.sum((kc @ A) ** 2 / (lam / n) / (lam / n - model.noise_variance_), axis=1)
-    logdet = np.log(lam / n).sum() + (n - q) * np.log(model.noise_variance_)
-    density = -0.5 * (n * np.log(2 * np.pi) + logdet + inside + (s - y2) / model.noise_variance_)
-    assert_log_density(model.score_samples(new), density, n)
+    r = DIMENSIONS[name][center]
+    logdet = np.log(lam / n).sum() + (r - q) * np.log(model.noise_variance_)
+    density = -0.5 * (r * np.log(2 * np.pi) + logdet + inside + (s - y2) / model.noise_variance_)
+    assert_log_density(model.score_samples(new, density="full"), density, r)
 
 
 @EVERY
@@ -169,6 +172,10 @@ def test_as_many_components_as_the_rank_is_the_identity_on_the_span(center, rank
 def test_linear_kernel_with_noise_in_the_features_is_ppca(n, d, q):
     X, new = rows(n, d), rows(6, d, seed=1)
     model, primal = DualPPCA(q, kernel="linear", noise_dim=d).fit(X), PPCA(q).fit(X)
+    by_default = DualPPCA(q, kernel="linear").fit(X)
+    assert by_default.noise_dim_ == min(n, d)
+    if d < n:
+        assert by_default.loglikelihood_ == model.loglikelihood_
     assert model.noise_variance_ == pytest.approx(primal.noise_variance_, rel=1e-8)
     assert model.loglikelihood_ == pytest.approx(primal.loglikelihood_, rel=1e-8)
     assert_log_density(model.score_samples(new), primal.score_samples(new), d)
@@ -185,6 +192,24 @@ def test_linear_kernel_with_noise_in_the_features_is_ppca(n, d, q):
     signs = aligned(model.transform(new), mean)[0] / model.transform(new)[0]
     if np.all(signs > 0):
         assert_close(draws, primal.sample(5, random_state=3), "vector")
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [3.0 * Linear(), Linear() + 2.0, Polynomial(1, 1.0, 0.5), Linear(on=[0, 1]) + Linear()],
+)
+def test_the_noise_has_the_dimension_of_the_features_where_that_is_below_n(kernel):
+    for n, r in ((25, 4), (4, 4), (3, 3)):
+        assert DualPPCA(1, kernel=kernel).fit(rows(n)).noise_dim_ == r
+    if kernel(np.zeros((1, 4)), np.zeros((1, 4))) == 0.5:  # (x'y + 1/2): the constant is no feature
+        model, primal = DualPPCA(2, kernel=kernel).fit(rows()), PPCA(2).fit(rows())
+        assert model.noise_variance_ == pytest.approx(primal.noise_variance_, rel=1e-8)
+
+
+def test_features_of_rows_with_missing_values_are_in_n_dimensions():
+    X = rows()
+    X[0, 1] = np.nan
+    assert DualPPCA(2, kernel="linear").fit(X).noise_dim_ == 25
 
 
 def test_noise_and_components_say_the_same():
@@ -381,7 +406,7 @@ def test_every_kernel_makes_a_model(name):
     model = DualPPCA(2, kernel=kernel).fit(X)
     K = model.kernel_(X, X)
     if kernel.definite:
-        dense = dual_oracles.dual(K, 2)
+        dense = dual_oracles.dual(K, 2, r=model.noise_dim_)
         assert model.noise_variance_ == pytest.approx(dense.primal.sigma2, rel=1e-8)
         assert model.score(X) * 20 == pytest.approx(model.loglikelihood_, rel=1e-8)
     lam = np.linalg.eigvalsh(oracles.centred_kernel(K))

@@ -54,6 +54,26 @@ def dual(K, q, center=True, r=None, sigma2=None):
     return DualModel(Kc, F[:, :r], oracles.ppca(F[:, :r], q, center=False, sigma2=sigma2))
 
 
+def features(K_both, n, center=True):
+    """Return explicit features of n training points and of new ones, from the kernel of all.
+
+    Their origin is the mean of the training points.
+    """
+    lam, E = oracles.eigh_descending(K_both)
+    F = E * np.sqrt(np.maximum(lam, 0.0))
+    return F - F[:n].mean(axis=0) if center else F
+
+
+def on_span(F, n, r, negligible=1e-6):
+    """Return coordinates (., r) of features projected on the span of the first n, padded by 0.
+
+    Directions whose singular value is below `negligible` of the largest are none.
+    """
+    _, s, Vt = np.linalg.svd(F[:n], full_matrices=False)
+    Z = F @ Vt[s > negligible * s[0]].T
+    return np.pad(Z, ((0, 0), (0, r - Z.shape[1])))
+
+
 def cross(K_new, K, center=True):
     """Return kc of new points, centred with the training means, term by term."""
     if not center:

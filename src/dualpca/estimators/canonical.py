@@ -220,13 +220,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
 
     def _asked_second(self, y: Column | None, rows: Array | None, method: str) -> Array:
         """Return the second view that the model is asked about, checked, where it works."""
-        Y = check_second(y, rows, self._where if "_placed" in vars(self) else None)[0]
-        Y = self._beside_model(Y, method) if rows is None else Y
-        width = int(self._fitted.canonical.y.mu.shape[0])
-        if Y.shape[1] != width:
-            raise ValueError(f"y has {Y.shape[1]} columns, but CCA was fitted with {width} in y.")
-        data.refuse_infinite(Y, "y")
-        return Y
+        return asked_second(self, y, rows, method, int(self._fitted.canonical.y.mu.shape[0]))
 
     def _views(
         self, X: Rows | None, y: Column | None, method: str
@@ -550,6 +544,19 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
 
 
 # --- Two views of the same rows: either may hold NaN, the second may be a vector -----------------
+
+
+def asked_second(
+    estimator: Estimator, y: Column | None, rows: Array | None, method: str, width: int
+) -> Array:
+    """Return the second view that a fitted model is asked about, checked, where it works."""
+    Y = check_second(y, rows, estimator._where if "_placed" in vars(estimator) else None)[0]
+    Y = estimator._beside_model(Y, method) if rows is None else Y
+    if Y.shape[1] != width:
+        name = type(estimator).__name__
+        raise ValueError(f"y has {Y.shape[1]} columns, but {name} was fitted with {width} in y.")
+    data.refuse_infinite(Y, "y")
+    return Y
 
 
 def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bool]:

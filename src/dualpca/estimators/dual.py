@@ -15,6 +15,7 @@ from dualpca.estimators._attributes import attribute, nested
 from dualpca.estimators._checks import (
     check_choice,
     check_finite_result,
+    check_flag,
     check_matrix,
     check_number,
     generator,
@@ -45,7 +46,7 @@ class DualPPCA(PreImageEstimator):
     The model is φ = Wz + φ̄ + ε (De Plaen & Suykens 2023).
 
     h ~ N(0, I_q) and ε ~ N(0, σ²I_r), with W = Φcᵀ A known through A = E (I/n − σ²Λ⁻¹)^{1/2}.
-    With σ² → 0 it is `KernelPCA`, with the linear kernel and `noise_dim=d` it is `PPCA`.
+    With σ² → 0 it is `KernelPCA`, with the linear kernel (and d < n) it is `PPCA`.
 
     Parameters
     ----------
@@ -79,9 +80,12 @@ class DualPPCA(PreImageEstimator):
     center : bool, default=True
         Centre in feature space. False sets φ̄ = 0 (De Plaen & Suykens 2023, 'Uncentered Features').
     noise_dim : int, default=None
-        r, the dimension of the noise. None is n, as published (with whole weights their sum), or
-        the dimension of the feature map with 'nystrom', 'cholesky' and 'fourier'. n − 1 is the
-        dimension of the centred span; d makes the linear kernel PPCA.
+        r, the dimension of the noise. None is that of the features where the kernel knows it and it
+        is below n: d for the linear kernel and the cosine, the number of monomials for polynomials,
+        their sums and products (De Plaen & Suykens 2023, section 2.2). Otherwise, and where rows
+        have missing values, it is n, as published (with whole weights their sum). With 'nystrom',
+        'cholesky' and 'fourier' it is the dimension of the feature map. n − 1 is the dimension of
+        the centred span.
     method : {'closed', 'em'}, default='closed'
         From the spectrum, or by EM, accelerated and monotone: the same model.
     eigen_solver : str, default='auto'
@@ -297,6 +301,11 @@ class DualPPCA(PreImageEstimator):
             σ²nΛ⁻¹ = diag(σ²/ℓ), the same for every complete point (then a view of one matrix).
             Rows with NaN are less certain by the covariance of their coordinates.
 
+        Notes
+        -----
+        The covariance is that of noise in feature space, which has one size for all rows and falls
+        like 1/n. It says nothing of errors in the columns of X: see `latent_covariance`.
+
         Examples
         --------
         >>> from sklearn.datasets import load_iris
@@ -336,29 +345,61 @@ class DualPPCA(PreImageEstimator):
         (3, 2)
         """
         model = self._working
-        if not isinstance(model.subspace, Subspace):
-            raise ValueError(expected("eigen_solver", "one with points", self.eigen_solver))
-        C, tilt = model.subspace.coefficients, model.subspace.tilt
-        values = self._kernel_rows(K, int(C.shape[0]), "posterior_kernel")
-        Y = backend.working(values) @ C - (0 * tilt if centered else tilt)
+        values, kc = self._centred_kernel(K, centered, "posterior_kernel")
+        Y = model.kernel_coordinates(kc)
         mean = model.gaussian.posterior_mean(check_finite_result(Y, values))
         found = backend.cast_like(mean, values), model.shared_covariance(values)
         return self._home(found, K)  # type: ignore[no-any-return]
 
+    def _centred_kernel(self, K: Rows, centered: bool, method: str) -> tuple[Array, Array]:
+        """Return kernel values as checked, and centred ones in float64."""
+        check_flag("centered", centered)
+        model = self._working
+        if not isinstance(model.subspace, Subspace):
+            raise ValueError(expected("eigen_solver", "one with points", self.eigen_solver))
+        values = self._kernel_rows(K, int(model.subspace.coefficients.shape[0]), method)
+        kc = backend.working(values)
+        return values, kc if centered else model.centred(kc)
+
     @on_rows(cast=False)
-    def score_samples(self, X: Array, diagonal: Column | None = None) -> Array:
-        """Return the log-density of every point's features, from projections and residual norm.
+    def score_samples(
+        self,
+        X: Array,
+        diagonal: Column | None = None,
+        *,
+        density: str = "full",
+        latents: Rows | None = None,
+    ) -> Array:
+        """Return the log-density of every point's features, in full or on the training span.
 
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values against the training points (m, n)
         diagonal : array of shape (m,), default=None
             k(x, x) of every row, where X holds kernel values, which do not tell it.
+            `density='span'` does not need it.
+        density : {'full', 'span'}, default='full'
+            'full': all of the distance between φ and the components is noise. Low for rows unlike
+            the training points; it does not integrate to 1 unless the noise is in as many
+            dimensions as there are features. 'span': of φ projected on the span of the training
+            points' features, where the model lives (De Plaen & Suykens 2023, Proposition 2): a
+            density, but blind to what is off that span. With an RBF rows far from all others are
+            projected next to the mean, and likely. Training points have the same value in both. So
+            have all rows where the noise is in all features: with the linear kernel and d < n, and
+            with 'nystrom', 'cholesky' and 'fourier'.
+        latents : array of shape (m, q), default=None
+            Latents h, one row each: return ln p(φ | h) in place of ln p(φ).
 
         Returns
         -------
         array of shape (m,)
-            ln N(φ; φ̄, WWᵀ + σ²I_r), theory 2.
+            ln N(φ; φ̄, WWᵀ + σ²I_r), theory 8.4; given latents ln N(φ; φ̄ + Wh, σ²I_r).
+
+        Notes
+        -----
+        The first call with 'span' finds the span: all eigenpairs of up to 4096 points, O(n³). Of
+        more it needs up to 4096 that span the others to 1e-10 of the variance, as they do where the
+        kernel is smooth. Then O(n²) per row, or O(nm) for m points. 'full' costs O(n(d + q)).
 
         Examples
         --------
@@ -370,7 +411,60 @@ class DualPPCA(PreImageEstimator):
         (150,)
         """
         self._refuse_missing(X)
-        return self._working.log_density(X, check_diagonal(diagonal, X))
+        check_choice("density", density, ("span", "full"))
+        given = None if latents is None else self._given_latents(latents, X, "score_samples")
+        own = check_diagonal(diagonal, X)
+        return self._working.log_density(X, own, given, full=density == "full")
+
+    def _given_latents(self, latents: Rows, rows: Array, method: str) -> Array:
+        """Return the coordinates that latents stand for, one row for each row of an array."""
+        Z, Y = self._latent_coordinates(latents, method)
+        if Z.shape[0] != rows.shape[0]:
+            what = f"one row for each of the {rows.shape[0]} rows"
+            raise ValueError(expected("latents", what, tuple(Z.shape)))
+        return Y
+
+    def score_kernel(
+        self, K: Rows, centered: bool = False, *, latents: Rows | None = None
+    ) -> Array:
+        """Return the log-density of vectors of kernel values against `X_fit_`.
+
+        Parameters
+        ----------
+        K : array of shape (m, n)
+            k(x, x_i); or kc, centred with the training means, as `sample_kernel` gives them.
+        centered : bool, default=False
+            Whether K is centred already.
+        latents : array of shape (m, q), default=None
+            Latents h, one row each: return ln p(kc | h) in place of ln p(kc).
+
+        Returns
+        -------
+        array of shape (m,)
+            ln N(kc; 0, Kc A Aᵀ Kc + σ²Kc), or ln N(kc; Kc A h, σ²Kc), of kc on the range of Kc,
+            theory 8.5 (De Plaen & Suykens 2023, Propositions 9 and 7, as corrected). Eigenvalues
+            below 1e-12 of the largest count as 0. Values that are no kernel values of any
+            point of feature space are projected on the range.
+
+        Notes
+        -----
+        O(n³) once, and an array of n × n numbers. Draws of `sample_kernel` from more than 512
+        points are right to `tol` only, which is too little for their density.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dualpca import DualPPCA
+        >>> X = load_iris().data
+        >>> model = DualPPCA(2, kernel="rbf", gamma=0.5).fit(X)
+        >>> kc = model.sample_kernel(3, random_state=0)
+        >>> model.score_kernel(kc, centered=True).shape
+        (3,)
+        """
+        values, kc = self._centred_kernel(K, centered, "score_kernel")
+        given = None if latents is None else self._given_latents(latents, values, "score_kernel")
+        found = self._working.kernel_log_density(kc, given)
+        return self._home(check_finite_result(found, values), K)
 
     def score(self, X: Rows, y: object = None, sample_weight: Weights = None) -> float:
         """Return the average log-density of the points' features.

@@ -11,6 +11,7 @@ from dualpca.kernels.base import Family as Family
 from dualpca.kernels.base import Form as Form
 from dualpca.kernels.base import Parameter as Parameter
 from dualpca.kernels.base import Scales as Scales
+from dualpca.kernels.base import feature_dimension as feature_dimension
 from dualpca.kernels.base import feature_map as feature_map
 from dualpca.kernels.base import frequencies as frequencies
 from dualpca.kernels.base import fused_form as fused_form

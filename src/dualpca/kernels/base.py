@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, reduce
 from math import sqrt
 from numbers import Real
 from operator import add, mul
@@ -183,6 +183,13 @@ class Poly:
     weights: Host  # (d,), 0 for columns that are not seen
     constant: float
     degree: int
+
+
+Monomials = frozenset[tuple[int, ...]]
+"""Products of columns, each named by its columns in order, with repetitions; () is the constant."""
+
+MOST_MONOMIALS = 20_000
+"""Of an explicit feature map, and of those that are counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -449,6 +456,15 @@ class Kernel:
         remedy = "Models of other kernels exist in the dual only."
         what = "Linear, Polynomial with coef0 of at least 0, or sums and multiples of these"
         raise DualPCAError(expected("the kernel of an explicit feature map", what, self, remedy))
+
+    def _monomials(self, d: int) -> Monomials | None:
+        """Return the monomials that span the features, where they are polynomials."""
+        return None
+
+    def _dimension(self, d: int, *, center: bool) -> int | None:
+        """Return the dimension of the features, or of φ − φ̄ if `center`; None if not known."""
+        found = self._monomials(d)
+        return None if found is None else len(found) - (center and () in found)
 
     def _factor(self, X: Array) -> Array | None:
         """Return rows no wider than those of X with inner products k(x, y), where there are any."""
@@ -842,6 +858,11 @@ class Sum(Pair):
         parts = [feature_map(part, X) for part in self._parts]
         return backend.namespace(X).concat(parts, axis=1)
 
+    def _monomials(self, d: int) -> Monomials | None:
+        """Return those of either part: the functions of k + l are sums of theirs."""
+        left, right = monomials(self.left, d), monomials(self.right, d)
+        return None if left is None or right is None else left | right
+
 
 @dataclass(frozen=True)
 class Product(Pair):
@@ -871,6 +892,9 @@ class Product(Pair):
     def _terms(self, d: int) -> list[Term]:
         right = expectation_terms(self.right, d)
         return [s * t for s in expectation_terms(self.left, d) for t in right]
+
+    def _monomials(self, d: int) -> Monomials | None:
+        return products_of(monomials(self.left, d), monomials(self.right, d))
 
     def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
         """Add draws: the spectral density of a product is the convolution of the two."""
@@ -920,6 +944,12 @@ class Scaled(Composed):
 
     def _features(self, X: Array) -> Array:
         return sqrt(self.factor) * feature_map(self.kernel, X)
+
+    def _monomials(self, d: int) -> Monomials | None:
+        return monomials(self.kernel, d)
+
+    def _dimension(self, d: int, *, center: bool) -> int | None:
+        return feature_dimension(self.kernel, d, center=center)
 
     def _factor(self, X: Array) -> Array | None:
         rows = thin_factor(self.kernel, X)
@@ -975,6 +1005,10 @@ class Power(Composed):
         for _ in range(self.exponent - 1):
             found = [s * t for s in found for t in one]
         return found
+
+    def _monomials(self, d: int) -> Monomials | None:
+        one = monomials(self.kernel, d)
+        return reduce(products_of, [one] * self.exponent)
 
     def _frequencies(self, d: int, m: int, rng: np.random.Generator) -> Host:
         """Add p draws: the spectral density of a power is its p-fold convolution."""
@@ -1066,6 +1100,36 @@ def expectation_terms(kernel: Kernel, d: int) -> list[Term]:
 def feature_map(kernel: Kernel, X: Array) -> Array:
     """Return f(x) of every row, (n, r), with f(x)ᵀf(y) = k(x, y); raise if there is none."""
     return kernel._features(kernel._seen(X))
+
+
+def monomials(kernel: Kernel, d: int) -> Monomials | None:
+    """Return the monomials of d columns that span the features, where they are polynomials."""
+    columns = kernel._within(d)
+    found = kernel._monomials(len(columns))
+    if found is None or kernel.on is None:
+        return found
+    return frozenset(tuple(sorted(columns[c] for c in each)) for each in found)
+
+
+def products_of(left: Monomials | None, right: Monomials | None) -> Monomials | None:
+    """Return all products of two monomials; None if they are too many to be counted."""
+    if left is None or right is None or len(left) * len(right) > MOST_MONOMIALS:
+        return None
+    return frozenset(tuple(sorted(a + b)) for a in left for b in right)
+
+
+def feature_dimension(kernel: Kernel, d: int, *, center: bool) -> int | None:
+    """Return the dimension of the span of φ(x) over all rows x of d columns; None if not known.
+
+    Of φ(x) − φ(y) if `center`: a constant feature then counts for nothing.
+
+    Examples
+    --------
+    >>> from dualpca.kernels import RBF, Linear, Polynomial
+    >>> [feature_dimension(k, 3, center=True) for k in (Linear(), Polynomial(degree=2), RBF())]
+    [3, 9, None]
+    """
+    return kernel._dimension(len(kernel._within(d)), center=center)
 
 
 def thin_factor(kernel: Kernel, X: Array) -> Array | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb, factorial, pi, prod, sqrt
@@ -16,10 +16,12 @@ from dualpca.errors import DualPCAError, expected
 from dualpca.kernels.base import (
     GAMMA_RULES,
     KNOWN_EXPECTATIONS,
+    MOST_MONOMIALS,
     Distances,
     Family,
     Form,
     Kernel,
+    Monomials,
     OnnxGraph,
     Parameter,
     Poly,
@@ -72,6 +74,9 @@ class Linear(Kernel):
     def _features(self, X: Array) -> Array:
         return X
 
+    def _monomials(self, d: int) -> Monomials | None:
+        return frozenset((c,) for c in range(d))
+
     def _factor(self, X: Array) -> Array | None:
         return backend.working(X)
 
@@ -116,6 +121,9 @@ class Constant(Kernel):
 
     def _terms(self, d: int) -> list[Term]:
         return [Term(float(self.value), np.zeros(d))]
+
+    def _monomials(self, d: int) -> Monomials | None:
+        return frozenset([()])
 
 
 class Affine(Profiled):
@@ -187,9 +195,6 @@ class Affine(Profiled):
 
 MOST_DEGREE = 8
 """Of a fused GPU pass."""
-
-MOST_MONOMIALS = 20_000
-"""Of an explicit feature map."""
 
 
 @dataclass(frozen=True)
@@ -281,13 +286,23 @@ class Polynomial(Affine):
             what = f"with at most {MOST_MONOMIALS} monomials"
             raise DualPCAError(expected("the polynomial", what, f"{comb(d + p, p)} of {d} columns"))
         one, found = backend.ones((int(X.shape[0]),), X), []
-        for k in range(p + 1) if c > 0 else (p,):
-            for columns in combinations_with_replacement(range(d), k):
-                counts = prod(factorial(columns.count(j)) for j in set(columns))
-                ways = factorial(p) / (counts * factorial(p - k))
-                constant = sqrt(ways * gamma**k * c ** (p - k)) * one
-                found.append(prod((X[:, j] for j in columns), start=constant))
+        for columns in self._products(d):
+            counts = prod(factorial(columns.count(j)) for j in set(columns))
+            k = len(columns)
+            ways = factorial(p) / (counts * factorial(p - k))
+            constant = sqrt(ways * gamma**k * c ** (p - k)) * one
+            found.append(prod((X[:, j] for j in columns), start=constant))
         return backend.namespace(X).stack(found, axis=1)
+
+    def _products(self, d: int) -> Iterator[tuple[int, ...]]:
+        """Go through the monomials of (xᵀy + c)^p: of degree p, and below it where c > 0."""
+        p = self.degree
+        for k in range(p + 1) if self.coef0 > 0 else (p,):
+            yield from combinations_with_replacement(range(d), k)
+
+    def _monomials(self, d: int) -> Monomials | None:
+        known = self.definite and comb(d + self.degree, self.degree) <= MOST_MONOMIALS
+        return frozenset(self._products(d)) if known else None
 
 
 @dataclass(frozen=True)
@@ -409,6 +424,9 @@ class Cosine(Angular):
 
     def _factor(self, X: Array) -> Array | None:
         return unit_rows(backend.working(X))[0]
+
+    def _dimension(self, d: int, *, center: bool) -> int | None:
+        return d
 
     def _profile(self, c: Array) -> Array:
         return c

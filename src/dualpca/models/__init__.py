@@ -7,8 +7,8 @@ function of a table and a request. Read in this order:
   fits share; `selection`: how many components, from the rows themselves.
 - Missing values: `incomplete` (EM), `completing` (refits; completed tables as people want them),
   `streaming` (in chunks, each seen once), `expanded` (complete rows with their products).
-- Other noise: `factor`, `bayesian`, `robust`, `canonical` (two views), `copula` (columns of any
-  kind).
+- Other noise: `factor`, `bayesian`, `robust`, `canonical` (two views; `kernel_canonical`, through
+  their kernels), `copula` (columns of any kind).
 - Several Gaussians: `emissions`, which `mixture` and `hidden_markov` share; `clusters` (where they
   begin), `chain` (through time), `kernel_space`.
 - A process through time: `baseline` (what rows show), `monitoring` (charts, episodes, state),

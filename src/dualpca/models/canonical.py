@@ -367,6 +367,7 @@ class CanonicalRequest:
 
     n_components: int | None = None  # None: at most `MOST_BY_DEFAULT`
     ridge: float = 0.0  # share of its own variance that is added to every feature's variance
+    common: bool = False  # or the same number in each view: a share of that view's whole variance
     tol: float = 1e-6
     max_iter: int = 1000
 
@@ -376,6 +377,15 @@ class CanonicalRequest:
         if q is not None and not (is_count(q) and 1 <= q <= most):
             what = f"an integer from 1 to {most}, the number of features of the smaller view, "
             raise ValueError(expected("n_components", what + "or None", q))
+
+    def added(self, unit: Array, dx: int) -> Array:
+        """Return what is added to the variance of every feature, in its own unit, (d_x + d_y,)."""
+        xp = backend.namespace(unit)
+        if not self.common:
+            return self.ridge * xp.ones_like(unit)
+        squares = unit * unit
+        whole = (xp.sum(part) * xp.ones_like(part) for part in (squares[:dx], squares[dx:]))
+        return self.ridge * xp.concat(list(whole)) / squares
 
     def among(self, most: int) -> int:
         """Return q, for views of so many common directions."""
@@ -485,10 +495,10 @@ def in_closed_form(
     """
     xp, both = backend.namespace(rows), Primal(rows, weights, standardize=True)
     R = both.triangle() / math.sqrt(both.n)
-    if request.ridge > 0:
-        eye = backend.asarray(np.eye(both.dim), R)
-        R = algebra.triangular_factor(xp.concat([R, math.sqrt(request.ridge) * eye], axis=0))
     mean, unit = both.frame.mean, both.frame.scale
+    if request.ridge > 0:
+        ridges = backend.asarray(np.eye(both.dim), R) * xp.sqrt(request.added(unit, dx))
+        R = algebra.triangular_factor(xp.concat([R, ridges], axis=0))
     offset, n = mean / unit, int(rows.shape[0])
     bases, views = [], []
     for name, part, dtype in zip("Xy", (slice(dx), slice(dx, None)), dtypes, strict=True):
@@ -564,15 +574,14 @@ class CanonicalFit:
         Both views side by side, NaN where nothing was observed.
     dx, q : int
     weights : array of shape (n,) or None
-    ridge : float
-        As in `CanonicalRequest`; EM then climbs the likelihood less (n ridge/2) tr C⁻¹, in these
-        units.
+    request : CanonicalRequest
+        With a ridge P, diagonal in these units, EM climbs the likelihood less (n/2) tr PC⁻¹.
     """
 
     def __init__(
-        self, X: Array, dx: int, q: int, weights: Array | None, ridge: float = 0.0
+        self, X: Array, dx: int, q: int, weights: Array | None, request: CanonicalRequest
     ) -> None:
-        xp, self.dx, self.q, self.ridge = backend.namespace(X), dx, q, ridge
+        xp, self.dx, self.q, ridge = backend.namespace(X), dx, q, request.ridge
         weights = observed_weights(X, weights)
         seen, self.origin, variance = column_starts(X, weights)
         self._refuse_columns(seen == 0, "was never observed")
@@ -582,6 +591,7 @@ class CanonicalFit:
         self.unit = xp.sqrt(xp.where(variance > 0, variance, xp.ones_like(variance)))
         self.d, self.like = int(X.shape[1]), self.origin
         self.eye = backend.asarray(np.eye(self.d), self.like)
+        self.ridge = request.added(self.unit, dx) * self.eye if ridge > 0 else None
         self.groups = groups((backend.working(X) - self.origin) / self.unit, weights)
         self.n = sum(float(xp.sum(g.w)) for g in self.groups)
         self.offset = float(seen @ xp.log(self.unit))
@@ -611,8 +621,11 @@ class CanonicalFit:
             S = S + (rows * xp.reshape(g.w, (-1, 1))).T @ rows
         S = S / self.n
         short = 1 - xp.linalg.diagonal(S)
-        S = S + xp.where(short > 1e-12, short, 0 * short) * self.eye + self.ridge * self.eye
-        return self._maximized(0 * self.like, S)
+        S = S + xp.where(short > 1e-12, short, 0 * short) * self.eye
+        return self._maximized(0 * self.like, self._ridged(S))
+
+    def _ridged(self, S: Array) -> Array:
+        return S if self.ridge is None else S + self.ridge
 
     def _maximized(self, mu: Array, S: Array) -> Canonical:
         """Take the M step: the closed form for an expected covariance S."""
@@ -667,10 +680,9 @@ class CanonicalFit:
             total, scatter, value = total + one[0], scatter + one[1], value + one[2]
         shift = total / self.n
         S = scatter / self.n - shift[:, None] * shift[None, :]
-        S = (S + S.T) / 2 + self.ridge * self.eye
-        if self.ridge > 0:
-            value -= 0.5 * self.n * self.ridge * float(xp.linalg.trace(xp.linalg.inv(C)))
-        return mu + shift, S, value
+        if self.ridge is not None:
+            value -= 0.5 * self.n * float(xp.linalg.trace(self.ridge @ xp.linalg.inv(C)))
+        return mu + shift, self._ridged((S + S.T) / 2), value
 
     def _group(self, group: Group, mu: Array, C: Array) -> tuple[Array, Array, float]:
         """Return Σ E[r], Σ E[rrᵀ] and Σ ln p of a group's rows, r around μ."""
@@ -705,7 +717,7 @@ def by_em(
     pattern of NaN and O((d_x + d_y)²) per row. Parameters are those of `in_closed_form`.
     """
     q = request.among(min(dx, int(rows.shape[1]) - dx))
-    fit = CanonicalFit(rows, dx, q, weights, request.ridge)
+    fit = CanonicalFit(rows, dx, q, weights, request)
     start = fit.pack(fit.begin())
     theta, record = maximize(fit.step, start, tol=request.tol, max_iter=request.max_iter)
     record.add(fit.step(theta)[1])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from dualpca.gaussian import (
     share_count,
     spiked_gaussian,
 )
-from dualpca.kernels import Kernel, Linear
+from dualpca.kernels import Kernel, Linear, Precomputed, feature_dimension
 from dualpca.models.driver import History, Record
 from dualpca.models.kernel import (
     NEGLIGIBLE_EIGENVALUE,
@@ -52,10 +52,12 @@ from dualpca.models.kernel import (
 from dualpca.models.spiked import SpikedModel
 from dualpca.operators import (
     Dual,
+    ExpectedGram,
     Explicit,
     FeatureMap,
     MappedScatter,
     MappedSubspace,
+    Projection,
     Spectrum,
     Subspace,
     UncertainSubspace,
@@ -63,12 +65,20 @@ from dualpca.operators import (
 from dualpca.solvers import (
     KernelOptions,
     dual_operator,
+    mapped_operator,
     root_times,
+    solve,
     solve_kernel,
 )
 
 DENSE_ORDER, DENSE_MOST = 512, 4096
 """Orders up to which all eigenpairs are cheap: always, and for at least as many draws as points."""
+
+UNSPANNED = 1e-10
+"""Share of the trace that pivots may leave out where they stand for all points."""
+
+FLAT_DIRECTION = 1e-7
+"""Smallest ratio of the lengths of points' features along two directions that both count."""
 
 SINGLE_NOISE_TOL = 1e-3
 """Smallest error of drawn noise at which kernel values in float32 are accurate enough."""
@@ -114,6 +124,33 @@ class PointSpace:
         dtype = "float32" if single else "float64"
         how = KernelOptions(center=self.centered, dtype=dtype, memory_limit=self.memory_limit)
         return dual_operator(self.points, self.kernel, self.weights, how)
+
+    @cached_property
+    def whole(self) -> tuple[Subspace | MappedSubspace, Array]:
+        """Every direction in which the points vary, and the points' coordinates on them, (n, m).
+
+        From all eigenpairs of up to 4096 points or of a kernel matrix, O(n³); otherwise in the span
+        of up to 4096 pivots that leave out nothing but rounding error. Pivots of a kernel that
+        needs them all take longer: of 4000 points in 10 columns 106 s, where eigenpairs take 37.
+        """
+        xp, n = backend.namespace(self.weights), int(self.weights.shape[0])
+        if isinstance(self.kernel, Precomputed) or n <= DENSE_MOST:
+            operator = self.operator(single=False)
+            values, vectors = self.pairs if n <= DENSE_ORDER else self.all_pairs()
+            spectrum = Spectrum(values, vectors, float(xp.sum(values)), n).ordered()
+            spectrum = spectrum.head(_positive(spectrum))
+            anchors = spectrum.vectors * xp.sqrt(spectrum.values) / self.roots[:, None]
+            return operator.subspace(spectrum), anchors
+        how = KernelOptions("cholesky", center=self.centered, n_landmarks=DENSE_MOST)
+        table = InMemoryTable(self.points, self.weights)
+        mapped = mapped_operator(table, self.points, self.kernel, how.features, how)  # type: ignore[arg-type]
+        if mapped.left_out > UNSPANNED:
+            what = f"rows that {DENSE_MOST} of them span, for densities on the span"
+            remedy = "Ask for density='full', or fit with eigen_solver='nystrom'."
+            raise DualPCAError(expected("X_fit_", what, n, remedy))
+        spectrum = solve(mapped, mapped.shape[0], "dense")
+        subspace = mapped.subspace(spectrum.head(_positive(spectrum)))
+        return subspace, subspace.coordinates(self.points)
 
     @property
     def directions(self) -> Array:
@@ -207,6 +244,11 @@ class MapSpace:
     def tilt(self) -> Array:
         """Vᵀ mean, (q,)."""
         return self.axes.T @ self.mean
+
+    @property
+    def whole(self) -> tuple[None, Array]:
+        """None, for no direction is beyond the map, and the points' features."""
+        return None, self.features
 
     @property
     def directions(self) -> Array:
@@ -315,9 +357,94 @@ class DualModel:
         one = backend.cast_like(one, like)
         return backend.namespace(one).broadcast_to(one, (int(like.shape[0]), *one.shape))
 
-    def log_density(self, rows: Array, own: Array | None = None) -> Array:
-        """Return ln N(φ; φ̄, WWᵀ + σ²I_r) of every point, (m,)."""
-        return self.gaussian.log_density(*projection_on(self.projector, rows, own))
+    def log_density(
+        self,
+        rows: Array,
+        own: Array | None = None,
+        given: Array | None = None,
+        *,
+        full: bool = True,
+    ) -> Array:
+        """Return ln N(φ; φ̄, WWᵀ + σ²I_r) of every point, (m,), theory 8.4.
+
+        Parameters
+        ----------
+        rows : array of shape (m, d)
+        own : array of shape (m,), optional
+            k(x, x).
+        given : array of shape (m, q), optional
+            Coordinates Y: of ln N(φ; φ̄ + Σ Y_p v_p, σ²I_r), in place of the above.
+        full : bool
+            Count features off the span of the training points; otherwise they are projected on it.
+        """
+        found = projection_on(self.projector, rows, own) if full else self.project_on_span(rows)
+        return self._density_at(found, given, self.gaussian.dim)
+
+    def project_on_span(self, rows: Array) -> Projection:
+        """Return coordinates and squared distances, of features projected on the training span."""
+        whole = self._whole
+        if whole is None:
+            return self.projector.project(rows)
+        Y = self.projector.coordinates(rows)
+        return _projection(Y, algebra.squared_norms(whole.coordinates(rows)))
+
+    @cached_property
+    def _whole(self) -> Directions | None:
+        """Every direction of the training points' span; None where the model's space has no more.
+
+        That is so in the space of a feature map, or where the noise is in all features there are.
+        """
+        over, points = self.expansion, self.points
+        if isinstance(self.space, PointSpace) and points.ndim == 2:
+            d, center = int(points.shape[1]), self.space.centered
+            if feature_dimension(self.kernel, d, center=center) == self.gaussian.dim:
+                return None
+        found = self.space.whole[0]
+        if isinstance(over, UncertainSubspace) and isinstance(found, Subspace):
+            return replace(over, coefficients=found.coefficients, tilt=found.tilt)
+        return found
+
+    def kernel_log_density(self, values: Array, given: Array | None = None) -> Array:
+        """Return ln p(kc), or ln p(kc | h) for h of coordinates `given`, (m,), theory 8.5.
+
+        Densities on the range of Kc, of which kc = A y with y the coordinates on all directions.
+        """
+        inverse, log_volume = self._back
+        y = values @ inverse
+        found = _projection(self.kernel_coordinates(values), algebra.squared_norms(y))
+        return self._density_at(found, given, int(y.shape[1])) - log_volume
+
+    def kernel_coordinates(self, values: Array) -> Array:
+        """Return the coordinates on the directions, (m, q), of centred kernel values (m, n)."""
+        if isinstance(self.space, MapSpace):
+            return values @ self._back[0] @ self.space.axes
+        return values @ self.projector.coefficients  # type: ignore[union-attr]
+
+    def centred(self, values: Array) -> Array:
+        """Return kc of kernel values k(x, x_i), (m, n), centred with the training means."""
+        over = self.expansion
+        if over is None:
+            raise DualPCAError("random Fourier features have no kernel values to centre.")
+        return values - self.space.means - (values @ over.base)[:, None] + over.offset
+
+    @cached_property
+    def _back(self) -> tuple[Array, float]:
+        """A⁻¹, (n, m), from kernel values to coordinates kc = A y, and ln of the volume of A."""
+        A = self.space.whole[1]
+        xp = backend.namespace(A)
+        U, s, Vt = algebra.svd(A)
+        if A.shape[0] < A.shape[1] or float(s[-1]) < FLAT_DIRECTION * float(s[0]):
+            what = "that vary in every direction of the feature map, for densities of kernel values"
+            raise DualPCAError(expected("X_fit_", what, tuple(A.shape)))
+        return (U / s) @ Vt, float(xp.sum(xp.log(s)))
+
+    def _density_at(self, found: Projection, given: Array | None, dim: int) -> Array:
+        """Return the log-density in `dim` dimensions of points where they are; given h, about Y."""
+        if given is None:
+            return replace(self.gaussian, dim=dim).log_density(*found)
+        off = found.residual + algebra.squared_norms(found.coordinates - given)
+        noise = replace(self.gaussian, values=self.gaussian.values[:0], dim=dim)
+        return noise.log_density(found.coordinates[:, :0], off)
 
     def off_span(self, rows: Array, own: Array | None = None) -> Array:
         """Return the squared distance of features off the directions, (m,)."""
@@ -398,6 +525,18 @@ class DualModel:
         return a * (backend.namespace(a).sqrt(values) if noise else self.gaussian.spread)
 
 
+def _projection(Y: Array, norms: Array) -> Projection:
+    """Return coordinates, and what they leave of the squared norms."""
+    left = norms - algebra.squared_norms(Y)
+    return Projection(Y, backend.namespace(Y).where(left < 0, 0 * left, left))
+
+
+def _positive(spectrum: Spectrum) -> int:
+    """Return how many eigenvalues are not zero."""
+    values = backend.to_numpy(spectrum.values)
+    return int((values > NEGLIGIBLE_EIGENVALUE * float(values[0])).sum())
+
+
 def sampling_operator(model: DualModel, tol: float) -> LinearOperator:
     """Return B, (n, n), for products with host arrays: kc = Bξ has the law of the model."""
     like = model.gaussian.values
@@ -455,7 +594,9 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
     points = table.rows
     if isinstance(operator, MappedScatter):
         operator.dim = request.noise_dim or operator.dim
-        found = _fit_operator(operator, request)._replace(solver=request.eigen_solver)
+        found = _fit_operator(operator, request)
+        directed = operator.oriented(found.spectrum)
+        found = found._replace(solver=request.eigen_solver, spectrum=directed)
         projector: Directions = operator.subspace(found.spectrum)
         expansion: Subspace | UncertainSubspace | None = operator.expansion(found.spectrum)
         points = points if operator.points is None else operator.points
@@ -464,9 +605,9 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         features = operator.map(backend.points(points)) - mean
         space: Space = MapSpace(features, found.spectrum.vectors, mean)
         error = Approximation(operator.left_out, 0.0)
-    else:  # r = n, the number of points; whole weights are repetitions (De Plaen & Suykens 2023)
+    else:
         gram, weights = operator.gram, operator.weights
-        operator.dim = request.noise_dim or max(operator.shape[0], round(operator.n))
+        operator.dim = request.noise_dim or _noise_dimension(operator, points)
         operator = operator.without_negatives(request.rng)
         found = _fit_operator(operator, request)
         projector = expansion = operator.expansion(found.spectrum)
@@ -492,6 +633,19 @@ def fit_dual(table: Table, request: DualRequest) -> DualModel:
         None if relevance is None else backend.cast_like(relevance, shown[0]),
         inputs,
     )
+
+
+def _noise_dimension(operator: Dual, points: Array) -> int:
+    """Return r: n, or the dimension of the features where that is finite and below n.
+
+    De Plaen & Suykens (2023), section 2.2. Whole weights are repetitions. The expected features of
+    rows with missing values are in n dimensions, whatever the kernel.
+    """
+    n = max(operator.shape[0], round(operator.n))
+    if points.ndim != 2 or isinstance(operator.gram, ExpectedGram):
+        return n
+    center, d = bool(operator.centered), int(points.shape[1])
+    return min(n, feature_dimension(operator.gram.kernel, d, center=center) or n)
 
 
 def _with_weight(table: InMemoryTable, precomputed: bool) -> InMemoryTable:
@@ -537,8 +691,7 @@ def _leading(operator: Dual | MappedScatter, request: DualRequest) -> tuple[Spec
         most = operator.trace / (operator.n * float(noise)) if noise > 0 else math.inf
         rank = int(min(rank, max(most, 1.0)))
     spectrum, name = solve_kernel(operator, rank, request)
-    values = backend.to_numpy(spectrum.values)
-    positive = int((values > NEGLIGIBLE_EIGENVALUE * float(values[0])).sum())
+    positive = _positive(spectrum)
     if isinstance(wanted, int):
         q = wanted
         if q > positive:

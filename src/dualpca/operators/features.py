@@ -374,17 +374,22 @@ class MappedScatter(Scatter):
         smallest = float(spectrum.values[-1])
         return self.map.gap * self.n / smallest if smallest > 0 else float("inf")
 
-    def expansion(self, spectrum: Spectrum) -> Subspace | None:
-        """Return the eigenvectors as expansions over the landmarks; None for random features.
+    def oriented(self, spectrum: Spectrum) -> Spectrum:
+        """Return eigenpairs of which each axis points to the landmark furthest along it.
 
-        Each axis points to the landmark furthest along it, as with the exact solvers: signs that do
-        not hang on how k(Z, Z) was decomposed.
+        As with the exact solvers: signs that do not hang on how k(Z, Z) was decomposed.
         """
-        f, axes, mean = self.map, spectrum.vectors, self.moments.mean
+        f, axes = self.map, spectrum.vectors
+        if not isinstance(f, Landmarks) or 0 in axes.shape:
+            return spectrum
+        signs = algebra.signs((f(f.points) - self.moments.mean) @ axes)
+        return replace(spectrum, vectors=axes * signs)
+
+    def expansion(self, spectrum: Spectrum) -> Subspace | None:
+        """Return the eigenvectors as expansions over the landmarks; None for random features."""
+        f, axes, mean = self.map, self.oriented(spectrum).vectors, self.moments.mean
         if not isinstance(f, Landmarks):
             return None
-        if 0 not in axes.shape:
-            axes = axes * algebra.signs((f(f.points) - mean) @ axes)
         about = (f.whitening @ axes, f.whitening @ mean, axes.T @ mean, float(mean @ mean))
         return Subspace(f.points, f.kernel, *about)
 
