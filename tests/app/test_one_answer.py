@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 
 import numpy as np
 import polars as pl
@@ -38,3 +39,52 @@ def test_a_direction_has_one_share_of_the_variance(model):
         found.setdefault(number, set()).add(share)
     assert all(len(shares) == 1 for shares in found.values()), found
     assert found or isinstance(model, dp.FactorAnalysis)
+
+
+# --- the column that colours the rows is not part of the model -------------------------------------
+
+
+@pytest.fixture
+def wards(tmp_path):
+    """A table with a column of groups, and a model that uses it."""
+    X = table()
+    frame = pl.DataFrame(X, schema=list("abcde"), orient="row")
+    ward = np.where(X[:, 0] > 0, "upper", "lower")
+    frame = frame.with_columns(pl.Series("ward", ward), pl.Series("level", np.arange(60) % 7))
+    frame.write_csv(tmp_path / "t.csv")
+    return tmp_path
+
+
+@pytest.mark.parametrize("color", ["ward", "level"])
+def test_the_report_takes_the_colour_out_of_the_model_and_says_so(wards, inside, color):
+    code, out, err = inside("report", "t.csv", "--color", color, "--json", cwd=wards)
+    assert code == 0 and f"column {color!r} colours the rows, so it is not part of the model" in err
+    page = (wards / "report.html").read_text()
+    assert re.search(rf"Columns that the model does not use: {color} \(", page)
+    assert json.loads(out)["columns"] == 6  # of seven; none is in the table twice
+
+
+def test_the_explorer_takes_the_colour_out_of_the_model_and_starts_with_it(wards, inside):
+    from dualpca.app.cli._pages import Asked, _opened
+    from dualpca.app.explorer.app import describe
+    from dualpca.app.explorer.session import columns_of, open_session
+
+    asked = Asked(None, str(wards / "t.csv"), wards, color="ward")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model, metadata, frame = _opened(asked)
+    assert any("'ward' colours the rows" in str(one.message) for one in told)
+    assert "ward" not in metadata["table"]["columns"]
+    session = open_session(model, frame, metadata, color="ward")
+    answer = describe(session, columns_of(session), "run")
+    assert answer.color == "ward" and "ward" in [one.name for one in answer.columns]
+    code, _, err = inside("explore", "t.csv", "--color", "nobody", "--no-open", cwd=wards)
+    assert code == 3 and "--color nobody: no such column" in err
+
+
+def test_a_model_that_uses_the_colour_is_told(wards, inside):
+    assert inside("fit", "t.csv", cwd=wards)[0] == 0
+    code, _, err = inside("report", "t.dpca", "t.csv", "--color", "ward", cwd=wards)
+    assert code == 0 and "'ward' colours the rows and is part of the model" in err
+    code, _, err = inside("explore", "t.dpca", "--color", "ward", "--no-open", cwd=wards)
+    assert code == 2 and "--color ward: name a table too" in err

@@ -97,6 +97,17 @@ class Apart(NamedTuple):
         return pl.DataFrame(found)
 
 
+def uncoloured(choice: Choice, color: str, there: list[str]) -> Choice:
+    """Return the columns to fit without the one that rows are coloured by, and say so.
+
+    Groups that were part of a model would lie apart in its figures, whatever the others say.
+    """
+    if color not in there:
+        raise TableError(f"--color {color}: no such column; there are {there[:10]}.")
+    note(f"column {color!r} colours the rows, so it is not part of the model.")
+    return Apart((color,)).choice(choice)
+
+
 def _literal(name: str) -> str:
     """Return a pattern that matches a name and nothing else."""
     return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)

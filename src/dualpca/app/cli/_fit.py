@@ -19,7 +19,7 @@ import polars as pl
 import typer
 
 import dualpca
-from dualpca.app.cli._beside import Apart, apart_in, apart_of
+from dualpca.app.cli._beside import Apart, apart_in, apart_of, uncoloured
 from dualpca.app.cli._running import (
     Beside,
     Choice,
@@ -691,9 +691,11 @@ def fit_here(
     beside: Beside | None = None,
     rule: str | None = None,
     time: str | None = None,
+    color: str | None = None,
 ) -> Made:
     """Fit a model to a table, and tell the user which one that is.
 
+    `color` is the column that rows are coloured by, which the model does not use.
     `time` is the column that tells the time of rows, or 'none'; by default it is found. Without a
     name the model is that of `family_of`. `rule` chooses the number of components of
     probabilistic PCA where none is given; by default the estimator's own does.
@@ -707,6 +709,8 @@ def fit_here(
     table = open_table(data, source.reading(), id_column, known=known)
     apart = apart_of(beside or Beside(), choice, table.columns)
     asked, fitted = apart.choice(choice), apart.fitted(table)
+    if color is not None and color not in (id_column, time):
+        asked = uncoloured(asked, color, table.columns)
     units = standardize is not None
     family = chosen_family(name, fitted, asked, id_column, in_units=units, time=time)
     chosen, prep = family.name, family.prep
