@@ -13,6 +13,7 @@ pytest.importorskip("plotly", reason="the app extra is not installed: no script 
 
 import dualpca as dp
 from dualpca import report
+from dualpca.app.cli import _compare
 
 
 def table(n=60, d=5, q=2, seed=0, missing=0.0):
@@ -41,7 +42,7 @@ def test_a_direction_has_one_share_of_the_variance(model):
     assert found or isinstance(model, dp.FactorAnalysis)
 
 
-# --- the column that colours the rows is not part of the model -------------------------------------
+# --- the column that colours the rows is not part of the model ----------------------------------
 
 
 @pytest.fixture
@@ -88,3 +89,46 @@ def test_a_model_that_uses_the_colour_is_told(wards, inside):
     assert code == 0 and "'ward' colours the rows and is part of the model" in err
     code, _, err = inside("explore", "t.dpca", "--color", "ward", "--no-open", cwd=wards)
     assert code == 2 and "--color ward: name a table too" in err
+
+
+# --- what is compared -----------------------------------------------------------------------------
+
+
+def test_enough_categories_are_hidden_to_tell_models_apart(tmp_path, inside):
+    X = table(n=70, d=4)
+    frame = pl.DataFrame(X, schema=list("abcd"), orient="row")
+    frame = frame.with_columns(k=pl.Series(np.where(X[:, 0] > 0, "u", "v")))
+    frame.write_csv(tmp_path / "t.csv")
+    names = [word for name in ("ppca", "copula") for word in ("-m", name)]
+    code, out, _ = inside("compare", "t.csv", *names, "--json", cwd=tmp_path)
+    found = json.loads(out)
+    assert code == 0 and found["hidden_categories"] == 70  # all there are: once in five splits
+    assert found["hidden_numbers"] >= 100 and found["splits"] == 5
+    wrong = found["models"][2]["category_error"] * 70
+    assert wrong == pytest.approx(round(wrong)) and wrong < 35
+
+
+def test_every_entry_is_hidden_at_most_once():
+    X = table(n=32, d=3, missing=0.1)
+    parts = _compare.splits(X, False, 0.25, 0.2, 0)
+    hidden = np.zeros(X.shape, dtype=int)
+    for one in parts:
+        true, where = one.asked
+        assert (~np.isnan(one.hidden)).any(axis=1)[~np.isnan(true).all(axis=1)].all()
+        np.testing.assert_array_equal(true[~where], one.hidden[~where])
+        np.add.at(hidden, one.at[1][one.of], where)
+        assert not set(one.at[0]) & set(one.at[1])
+    assert hidden.max() == 1 and _compare.ENOUGH > hidden.sum() > 0.8 * (~np.isnan(X)).sum()
+    many = _compare.splits(table(n=4000, d=3), False, 0.25, 0.2, 0)
+    assert len(many) == 1 and len(many[0].hidden) == 1000  # a tenth is enough: no copies
+
+
+def test_models_that_cannot_be_judged_are_left_out_with_one_line(tmp_path, inside):
+    X = table(n=40, d=4, missing=0.1)
+    pl.DataFrame(X, schema=list("abcd"), orient="row").fill_nan(None).write_csv(tmp_path / "t.csv")
+    code, out, _ = inside("compare", "t.csv", "-q", 1, cwd=tmp_path)
+    head, remarks = out.split("\n\n")
+    assert code == 0 and "kpca" not in head and "failed" not in out
+    (line,) = [one for one in remarks.split("\n") if one.startswith("Left out")]
+    names = "pca, kpca, dual, pkpca, twin"
+    assert line == f"Left out: {names} (needs rows without missing values)."
