@@ -132,3 +132,67 @@ def test_models_that_cannot_be_judged_are_left_out_with_one_line(tmp_path, insid
     (line,) = [one for one in remarks.split("\n") if one.startswith("Left out")]
     names = "pca, kpca, dual, pkpca, twin"
     assert line == f"Left out: {names} (needs rows without missing values)."
+
+
+# --- a table that lacks a column of the model -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory):
+    """Models of numbers and of columns of any kind, and a table without two of their columns."""
+    folder = tmp_path_factory.mktemp("lacking")
+    X = table(n=80, d=5)
+    frame = pl.DataFrame(X, schema=list("abcde"), orient="row")
+    frame = frame.with_columns(k=pl.Series(np.where(X[:, 0] > 0, "u", "v")))
+    frame.write_csv(folder / "t.csv")
+    gone = frame.with_columns(d=pl.Series(X[:, 3]).set(pl.Series(X[:, 3] > 1), None))
+    gone.drop("b", "k").write_csv(folder / "lack.csv")
+    empty = gone.with_columns(b=pl.lit(None, pl.Float64), k=pl.lit(None, pl.String))
+    empty.select(frame.columns).write_csv(folder / "empty.csv")
+    return folder
+
+
+MODELS_OF_GAPS = ("ppca", "fa", "mixture", "copula")
+
+
+@pytest.mark.parametrize("name", MODELS_OF_GAPS)
+def test_rows_without_a_column_are_scored_as_if_it_were_missing(lacking, inside, name):
+    assert inside("fit", "t.csv", "-m", name, "-q", 1, "-o", f"{name}.dpca", cwd=lacking)[0] == 0
+    said = "not in lack.csv, and taken as missing in every row: 'b', 'k'"
+    for command, *more in (("score",), ("transform", "-o"), ("impute", "-o")):
+        found = []
+        for data in ("lack.csv", "empty.csv"):
+            output = [*more, f"{name}-{command}-{data}"] if more else []
+            done = inside(command, f"{name}.dpca", data, *output, "--json", cwd=lacking)
+            assert done[0] == 0 and (said in done[2]) == (data == "lack.csv")
+            found.append(done[1] if not output else pl.read_csv(lacking / output[-1]))
+        if command == "impute":  # what the table lacks is not written
+            assert found[0].columns == list("acde") and not found[0].null_count().pipe(sum_of)
+            assert found[0].equals(found[1].select(list("acde")))
+        elif command == "transform":
+            assert found[0].equals(found[1])
+        else:
+            assert found[0] == found[1]
+
+
+def sum_of(frame):
+    return sum(frame.row(0))
+
+
+@pytest.mark.parametrize("name", MODELS_OF_GAPS)
+def test_other_tables_of_an_imputation_are_of_the_columns_that_are_there(lacking, inside, name):
+    inside("fit", "t.csv", "-m", name, "-q", 1, "-o", f"{name}.dpca", cwd=lacking)
+    more = ("--intervals", f"{name}-ranges.csv", "-o", f"{name}-filled.csv")
+    assert inside("impute", f"{name}.dpca", "lack.csv", *more, cwd=lacking)[0] == 0
+    ranges = pl.read_csv(lacking / f"{name}-ranges.csv")
+    assert set(ranges["column"]) == {"d"}
+
+
+def test_models_that_need_every_column_and_other_tables_are_refused_in_words(lacking, inside):
+    assert inside("fit", "t.csv", "-m", "pca", "-o", "pca.dpca", cwd=lacking)[0] == 0
+    code, _, err = inside("score", "pca.dpca", "lack.csv", cwd=lacking)
+    assert code == 3 and "'b', 'k' of the model are missing from the table" in err
+    inside("fit", "t.csv", "-m", "ppca", "-o", "ppca.dpca", cwd=lacking)
+    (lacking / "other.csv").write_text("x,y\n1,2\n2,3\n")
+    code, _, err = inside("score", "ppca.dpca", "other.csv", cwd=lacking)
+    assert code == 3 and "of the model are missing from the table" in err

@@ -267,6 +267,7 @@ class Job:
     table: TableFile
     id_column: str | None
     sequence: str | None
+    absent: tuple[str, ...] = ()  # columns of the model that the table lacks
 
     def rows(self, frame: pl.DataFrame) -> Any:
         """Return rows of the table as the model expects them."""
@@ -337,10 +338,34 @@ def start(
         id_column = known
     prep = preparation_of(model, metadata, table.columns, id_column)
     prep = replace(prep, missing=table.missing)
+    table, absent = without_some(table, prep, model)
     tell_codes(table, prep)
     if sequence is None and metadata.get("sequence_column") in table.columns:
         sequence = metadata["sequence_column"]
-    return Job(model, prep, table, id_column, sequence)
+    return Job(model, prep, table, id_column, sequence, absent)
+
+
+def without_some(
+    table: TableFile, prep: Preparation, model: Any
+) -> tuple[TableFile, tuple[str, ...]]:
+    """Return a table with the columns of the model that it lacks, all missing, and their names.
+
+    A table without a single one of them is not one for this model, and others need a model that
+    accepts missing values: both are refused when the rows are read.
+    """
+    absent = tuple(name for name in prep.names if name not in table.columns)
+    if not absent or len(absent) == len(prep.names):
+        return table, ()
+    if not model.__sklearn_tags__().input_tags.allow_nan:
+        return table, ()
+    names = ", ".join(map(repr, absent[:10])) + (", …" if absent[10:] else "")
+    note(f"not in {table.path}, and taken as missing in every row: {names}.")
+    empty = [pl.lit(None).alias(name) for name in absent]
+
+    def frames() -> Iterator[pl.DataFrame]:
+        return (frame.with_columns(empty) for frame in table.open())
+
+    return replace(table, open=frames), absent
 
 
 def method_of(model: Any, *names: str) -> Any:
