@@ -3,6 +3,8 @@
 import json
 import re
 import warnings
+from importlib import import_module
+from inspect import signature
 
 import numpy as np
 import polars as pl
@@ -13,7 +15,7 @@ pytest.importorskip("plotly", reason="the app extra is not installed: no script 
 
 import dualpca as dp
 from dualpca import report
-from dualpca.app.cli import _compare
+from dualpca.app.cli import COMMANDS, _compare
 
 
 def table(n=60, d=5, q=2, seed=0, missing=0.0):
@@ -22,6 +24,11 @@ def table(n=60, d=5, q=2, seed=0, missing=0.0):
     X = rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) + 0.5 * rng.normal(size=(n, d))
     X[rng.random(X.shape) < missing] = np.nan
     return X
+
+
+def command_of(name):
+    """The function that a command is."""
+    return import_module(f"dualpca.app.cli.{COMMANDS[name][0]}").COMMANDS[name]
 
 
 # --- one share per direction --------------------------------------------------------------------
@@ -196,3 +203,38 @@ def test_models_that_need_every_column_and_other_tables_are_refused_in_words(lac
     (lacking / "other.csv").write_text("x,y\n1,2\n2,3\n")
     code, _, err = inside("score", "ppca.dpca", "other.csv", cwd=lacking)
     assert code == 3 and "of the model are missing from the table" in err
+
+
+# --- files with several matrices ------------------------------------------------------------------
+
+OF_A_TABLE = {
+    "fit": ("-o", "new.dpca"),
+    "select": (),
+    "transform": ("-o", "new.csv"),
+    "impute": ("-o", "new.csv"),
+    "denoise": ("-o", "new.csv"),
+    "score": (),
+    "compare": ("-m", "ppca", "-q", 1),
+    "monitor": ("-o", "new.dpca"),
+    "report": (),
+    "explore": ("--host", "nowhere.invalid", "--no-open"),
+}
+"""Commands that read a table, with options that make them quick: explore ends at the address."""
+ON_A_MODEL = ("transform", "denoise", "score")
+
+
+def test_every_command_that_reads_a_table_is_tried():
+    reading = {name for name in COMMANDS if "source" in signature(command_of(name)).parameters}
+    assert reading == set(OF_A_TABLE)
+
+
+@pytest.mark.parametrize("name", OF_A_TABLE)
+def test_every_command_says_which_matrix_of_a_file_is_read(tmp_path, inside, name):
+    np.savez(tmp_path / "two.npz", X=table(), Y=table(n=30, d=3))
+    dp.PPCA(2).fit(table()).save(tmp_path / "m.dpca")
+    model = ["m.dpca"] if name in ON_A_MODEL else []
+    options = OF_A_TABLE[name]
+    _, _, err = inside(name, *model, "two.npz", *options, cwd=tmp_path)
+    assert "array 'X' of two.npz is read; --array reads another: 'Y'." in err
+    _, _, err = inside(name, *model, "two.npz", *options, "--array", "X", cwd=tmp_path)
+    assert "is read" not in err
