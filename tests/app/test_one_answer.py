@@ -238,3 +238,20 @@ def test_every_command_says_which_matrix_of_a_file_is_read(tmp_path, inside, nam
     assert "array 'X' of two.npz is read; --array reads another: 'Y'." in err
     _, _, err = inside(name, *model, "two.npz", *options, "--array", "X", cwd=tmp_path)
     assert "is read" not in err
+
+
+# --- columns that do not vary ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in OF_A_TABLE if name not in ON_A_MODEL])
+def test_every_command_that_fits_names_constant_columns(tmp_path, inside, name):
+    frame = pl.DataFrame(table(), schema=list("abcde"), orient="row")
+    frame = frame.with_columns(c=pl.lit(7.0), gain=pl.lit(-99), site=pl.lit("Berne"))
+    frame.write_csv(tmp_path / "t.csv")
+    _, _, err = inside(name, "t.csv", *OF_A_TABLE[name], cwd=tmp_path)
+    assert "the same number in every row: 'c' (7), 'gain' (-99); they stay in the model" in err
+    if name != "monitor":  # which leaves out all text
+        assert "left out because all of their entries are the same: 'site' ('Berne')" in err
+    varied = frame.drop("c", "gain", "site")
+    varied.write_csv(tmp_path / "t.csv")
+    assert "same" not in inside(name, "t.csv", *OF_A_TABLE[name], cwd=tmp_path)[2]

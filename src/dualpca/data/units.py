@@ -213,6 +213,30 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
     return farthest_apart(moments.variance, moments.varies & (moments.n >= LEAST_OBSERVED))
 
 
+def constant_columns(table: Table) -> list[int]:
+    """Return the columns that have one value in every row that observes them; O(nd), one pass.
+
+    None of sparse rows, of items other than numbers, and of columns that no row observes.
+
+    Examples
+    --------
+    >>> constant_columns(InMemoryTable(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 5.0]])))
+    [0, 2]
+    """
+    chunks = table.parts() if isinstance(table, ChunkedTable) else [table]
+    low = high = None
+    for chunk in chunks:
+        if backend.is_sparse(chunk.rows) or backend.is_sparse_tensor(chunk.rows):
+            return []
+        rows = backend.to_numpy(chunk.rows)
+        if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not len(rows):
+            return []
+        least, most = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
+        low = least if low is None else np.fmin(low, least)
+        high = most if high is None else np.fmax(high, most)
+    return [] if low is None else np.flatnonzero(low == high).tolist()
+
+
 def have_unlike_units(table: Table) -> bool:
     """Return True if the variances of two columns differ as those of different units do.
 
