@@ -88,7 +88,7 @@ class Apart(NamedTuple):
         for column in without(frame.select(there), missing).iter_columns():
             coded = column.name in self.categories or column.dtype == pl.Boolean
             number = None if coded else columns.number(column)
-            if isinstance(number, Refused) and number.what == "dates or times":
+            if isinstance(number, Refused) and number.what == columns.DATES:
                 note(f"column {column.name!r} holds dates, which are not shown.")
             elif number is None or isinstance(number, Refused):
                 found.append(columns.texts(column))

@@ -16,6 +16,7 @@ import polars as pl
 
 from dualpca.app.tables.columns import (
     DATE,
+    DATES,
     NOTATION,
     UNITS,
     Refused,
@@ -409,7 +410,7 @@ def choose(
       different whole numbers under a name such as id, numbers that count the rows.
     - Text with two levels becomes one column of zeros and ones, with up to 20 levels one column
       per level but the most frequent, which follows from the others.
-    - Columns without entries, and text that is always the same, are left out.
+    - Columns without entries, text that is always the same, and dates are left out.
 
     Parameters
     ----------
@@ -436,7 +437,7 @@ def choose(
     """
     made = Choices([], {}, {}, None, [], [], [])
     refused: list[Refused] = []
-    left: dict[str, list[str]] = {"empty": [], "same": [], "text": [], "dates": []}
+    left: dict[str, list[str]] = {"empty": [], "same": [], "text": [], "dates": [], "days": []}
     bounds: list[str] = []
     given = kinds or {}
     verdicts = {
@@ -452,7 +453,9 @@ def choose(
     rows = identifier or (complete[0] if complete else None)
     for name, one in found.columns.items():
         verdict = verdicts[name]
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, Refused) and verdict.what == DATES and not (asked or name in given):
+            left["days"].append(name)
+        elif isinstance(verdict, Refused):
             stray = isinstance(one, Words) and verdict.stray is not None
             where = f" in {label(one.row, rows)}" if isinstance(one, Words) and stray else ""
             refused.append(verdict._replace(example=verdict.example + where))
@@ -665,6 +668,7 @@ def _left_notes(
         "empty": "left out because they have no entries",
         "same": "left out because all of their entries are the same",
         "text": "left out because they do not hold numbers",
+        "days": "left out because they hold dates or times",
         "dates": "left out because their whole numbers are dates, such as 20200113 "
         "(--columns chooses columns)",
     }
