@@ -225,9 +225,9 @@ def test_fit_says_which_kinds_it_used(place, inside, tmp_path):
         (
             ("fit", "clinic.csv", "-m", "fa", "--kind", "ward=nominal"),
             2,
-            "--kind is for --model copula",
+            "--kind is for the model copula",
         ),
-        (("select", "clinic.csv", "--kind", "ward=nominal"), 2, "--kind is for --model copula"),
+        (("select", "clinic.csv", "--kind", "ward=nominal"), 2, "--kind is for the model copula"),
         (("fit", "clinic.csv", "-m", "copula", "--one-hot", "ward"), 2, "--kind ward=nominal"),
         (("fit", "clinic.csv", "-m", "copula", "--standardize"), 2, "no units to scale"),
         (("fit", "clinic.csv", "-m", "copula", "--kind", "wart=count"), 3, "no such column"),

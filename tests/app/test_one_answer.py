@@ -1,10 +1,12 @@
 """One answer everywhere: what one command or page says, every other says too."""
 
+import ast
 import json
 import re
 import warnings
 from importlib import import_module
 from inspect import signature
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,9 +15,11 @@ import pytest
 pytest.importorskip("typer", reason="the app extra is not installed: no command line to test")
 pytest.importorskip("plotly", reason="the app extra is not installed: no script to put in")
 
+import typer
+
 import dualpca as dp
 from dualpca import report
-from dualpca.app.cli import COMMANDS, _compare
+from dualpca.app.cli import COMMANDS, _compare, _running
 
 
 def table(n=60, d=5, q=2, seed=0, missing=0.0):
@@ -255,3 +259,115 @@ def test_every_command_that_fits_names_constant_columns(tmp_path, inside, name):
     varied = frame.drop("c", "gain", "site")
     varied.write_csv(tmp_path / "t.csv")
     assert "same" not in inside(name, "t.csv", *OF_A_TABLE[name], cwd=tmp_path)[2]
+
+
+# --- options in messages --------------------------------------------------------------------------
+
+
+def texts_of(tree):
+    """Texts of a module that may reach a user: not docstrings, nor what describes an option."""
+    own = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            own.add(id(body[0].value))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("typer.Option", "Option"):
+            own |= {id(inner) for inner in ast.walk(node)}
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in own:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            parts = [one.value if isinstance(one, ast.Constant) else "X" for one in node.values]
+            own |= {id(one) for one in node.values}
+            found.append("".join(map(str, parts)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+    return found
+
+
+MESSAGES = sorted(
+    {
+        text
+        for path in Path(dp.__file__).parent.rglob("*.py")
+        for text in texts_of(ast.parse(path.read_text()))
+        if _running.OPTION.search(text)
+    }
+)
+OPTIONS = {name: _running.options_of(name) for name in COMMANDS}
+
+
+def foreign(command, text):
+    """Options in a text that a command does not have, of commands that the text does not name."""
+    return [
+        option
+        for option in _running.OPTION.findall(text)
+        if option not in OPTIONS[command]
+        and any(option in own for own in OPTIONS.values())
+        and not any(f"dualpca {k}" in text and option in own for k, own in OPTIONS.items())
+    ]
+
+
+def test_the_walk_finds_messages_and_options():
+    assert len(MESSAGES) > 60 and "--array" in OPTIONS["score"] and "-q" in OPTIONS["fit"]
+    assert any("--sheet" in one for one in MESSAGES)
+    assert foreign("score", "leave it out with --exclude X") == ["--exclude"]
+    assert not foreign("fit", "leave it out with --exclude X")
+    assert not foreign("score", "python -m pip, and dualpca fit --exclude X")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_message_names_an_option_that_the_command_does_not_have(command):
+    for text in MESSAGES:
+        assert not foreign(command, _running.attributed(command, text)), text
+
+
+def test_every_way_to_the_user_passes_there(monkeypatch, capsys):
+    told = "use --exclude X."
+    own = "(--exclude is an option of dualpca fit.)"
+
+    def work():
+        warnings.warn(told, UserWarning, stacklevel=1)
+        return {"text": told}
+
+    _running.run("score", False, work, lambda found: found["text"])
+    printed = capsys.readouterr()
+    assert printed.out == f"{told} {own}\n" and printed.err == f"warning: {told} {own}\n"
+
+    def failing():
+        raise ValueError(told)
+
+    for as_json in (False, True):
+        with pytest.raises(typer.Exit):
+            _running.run("score", as_json, failing, None)
+        printed = capsys.readouterr()
+        assert own in printed.err and (own in printed.out) == as_json
+
+
+def called(tree, name):
+    """Calls of a function by its name."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [node for node in nodes if ast.unparse(node.func) == name]
+
+
+def test_what_is_printed_beside_names_options_of_its_module_only():
+    beside = {"_pages": ("report", "explore", "demo"), "_live": ("monitor", "watch")}
+    for module, names in beside.items():
+        own = {option for name in names for option in OPTIONS[name]}
+        source = import_module(f"dualpca.app.cli.{module}").__file__
+        for call in called(ast.parse(Path(source).read_text()), "print"):
+            for text in texts_of(call):
+                assert set(_running.OPTION.findall(text)) <= own, text
+
+
+def test_text_in_a_column_of_the_model_is_refused_with_options_at_hand(lacking, inside):
+    inside("fit", "t.csv", "-m", "ppca", "-o", "ppca.dpca", cwd=lacking)
+    text = (lacking / "t.csv").read_text().split("\n")
+    text[1] = ",".join(["broken", *text[1].split(",")[1:]])
+    (lacking / "text.csv").write_text("\n".join(text))
+    code, _, err = inside("score", "ppca.dpca", "text.csv", cwd=lacking)
+    assert (
+        code == 3 and "column 'a' of the model holds text in this table (such as 'broken')" in err
+    )
+    assert "--na broken" in err and "--exclude" not in err
+    assert inside("score", "ppca.dpca", "text.csv", "--na", "broken", cwd=lacking)[0] == 0

@@ -572,7 +572,8 @@ def _one(name: str, task_: Task) -> dict[str, Any]:
                 [_of_split(name, settings, k, task_) for k in range(len(task_.parts))], task_
             )
         except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
-            found = dict.fromkeys(COLUMNS) | {"error": str(error), "notes": []}
+            why = " ".join(str(error).split())
+            found = dict.fromkeys(COLUMNS) | {"error": why, "notes": []}
     found["notes"] += dict.fromkeys(str(one.message) for one in told)
     return found
 

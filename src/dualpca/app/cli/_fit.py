@@ -221,8 +221,9 @@ def check_kinds(name: str, choice: Choice, standardize: bool | None) -> None:
     if name != ANY_KIND:
         if choice.kinds:
             raise UsageError(
-                f"--kind is for --model {ANY_KIND}, which accepts columns of any kind; {name} "
-                "needs numbers (--one-hot makes them of categories)."
+                f"--kind is for the model {ANY_KIND} (dualpca fit --model {ANY_KIND}), which "
+                f"accepts columns of any kind; {name} needs numbers (--one-hot makes them of "
+                "categories)."
             )
         return
     if choice.one_hot:

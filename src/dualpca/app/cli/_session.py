@@ -209,15 +209,21 @@ def lengths_of(table: TableFile, column: str | None, lengths: str | None) -> lis
     return [int(count) for count in np.bincount(runs.to_numpy())]
 
 
-def at_once(table: TableFile, sample_rows: int | None, seed: int) -> TableFile:
-    """Return a table in memory, or a sample of its rows; refuse one that is too large."""
+def at_once(
+    table: TableFile, sample_rows: int | None, seed: int, *, in_order: bool = False
+) -> TableFile:
+    """Return a table in memory, or a sample of its rows; refuse one that is too large.
+
+    Rows that count in their order (`in_order`) are not to be drawn.
+    """
     if sample_rows is not None and sample_rows < table.height:
         note(f"{sample_rows} of {table.height} rows are used, drawn at random (--sample-rows).")
         return table.sampled(sample_rows, seed)
     if not table.whole:
+        fewer = "Use some of them with --sample-rows 10000, or raise"
         raise TableError(
-            f"{table.path} has {table.height} rows, too many for memory. Use some of them with "
-            "--sample-rows 10000, or raise --memory-limit."
+            f"{table.path} has {table.height} rows, too many for memory. "
+            f"{'Use fewer of them, or raise' if in_order else fewer} --memory-limit."
         )
     return table
 
@@ -373,7 +379,7 @@ def method_of(model: Any, *names: str) -> Any:
     for name in names:
         if hasattr(model, name):
             return getattr(model, name)
-    raise TypeError(f"{type(model).__name__} cannot {names[0]}: fit another --model.")
+    raise TypeError(f"{type(model).__name__} cannot {names[0]}: dualpca fit --model fits another.")
 
 
 def check_output(*outputs: str | None, force: bool = False) -> None:
@@ -410,8 +416,8 @@ def keep_inputs(
         forced = read[at] == replaceable
         what = "the file that standard output goes to" if output == "-" else output
         raise UsageError(
-            f"{what} is read by this command, and the output would replace it. Give another "
-            f"name with --output{', or --force to replace it' if forced else ''}."
+            f"{what} is read by this command, and the output would replace it. Give the output "
+            f"another name{', or --force to replace it' if forced else ''}."
         )
 
 
