@@ -529,10 +529,15 @@ def _with_fewer(model: Any, error: ValueError, table: TableFile, prep: Preparati
     count = re.search(r"noise of (\d+) components", str(error))
     if isinstance(error, DegenerateError) and count is not None and int(count[1]) > 1:
         fewer = int(count[1]) - 1
+        constant = re.search(r"(Columns? .*) the same value in all rows", str(error))
+        why = (
+            f"some columns follow from others{_repeated(table, prep)}. Consider to --exclude them."
+        )
+        if constant:
+            why = f"{constant[0][0].lower()}{constant[0][1:]}. Consider to --exclude them."
         note(
             f"{fewer} component{'' if fewer == 1 else 's'} instead of {count[1]}, which would "
-            "explain everything: some columns follow from others"
-            f"{_repeated(table, prep)}. Consider to --exclude them."
+            f"explain everything: {why}"
         )
     elif "n_components" in str(error) and model.n_components == "cv" and len(prep.features) > 1:
         fewer = 1
