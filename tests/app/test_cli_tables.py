@@ -356,7 +356,7 @@ def test_the_first_fit_works_and_says_what_it_did(clinic, inside, tmp_path):
     for words in (
         "column 'patient_id' identifies rows (whole numbers that never repeat)",
         "no entries: 'empty'",
-        "the same text: 'remark'",
+        "are the same: 'remark'",
         "0 and 1: 'sex' (1 is 'male', 0 'female'), 'smoker' (1 is 'yes', 0 'no').",
         "'site' (3 values; all 0 is the most frequent, 'Köln')",
         "such as <50, are treated as missing: 14 in 'crp'",

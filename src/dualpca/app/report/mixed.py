@@ -127,7 +127,8 @@ def _held(subject: MixedSubject, j: int) -> str:
     names, counts = _counts(subject, j)
     if not counts.sum():
         return "no entries"
-    if subject.levels[j]:
+    few = subject.kinds[j].startswith(("binary", "ordinal")) and 1 < len(names) <= FEW
+    if subject.levels[j] or few:
         order = np.argsort(-counts, kind="stable")
         parts = [f"{names[k]} {percent(counts[k] / counts.sum())}" for k in order[:TOLD]]
         return ", ".join(parts) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "")

@@ -174,11 +174,11 @@ def misfit(refused: Sequence[Refused]) -> str:
     """Return what is wrong with columns of a fitted model, and what helps."""
     name, what, example, *_ = refused[0]
     more = f", and so do {len(refused) - 1} more" if refused[1:] else ""
-    code = example.strip("'")
+    code = quoted(example.strip("'"))
+    remedy = "" if what == DATES else f", or treat an entry as missing with --na {code}"
     return (
         f"column {name!r} of the model holds {what} in this table (such as {example}), but the "
-        f"model needs numbers there{more}. Correct them, or treat an entry as missing with --na "
-        f"{quoted(code)}."
+        f"model needs numbers there{more}. Correct the table{remedy}."
     )
 
 

@@ -694,7 +694,7 @@ def _constant_notes(found: Profile, names: Sequence[str]) -> list[str]:
         bounded = isinstance(one, Words) and one.bounds
         value = figures.single if isinstance(figures, Figures) and not bounded else None
         if value is not None:
-            same.append(f"{name!r} ({value:g})")
+            same.append(f"{name!r} ({value:.12g})")
     if not same or len(same) == len(names):  # where no column varies, the fit says so
         return []
     they = "it stays" if len(same) == 1 else "they stay"
