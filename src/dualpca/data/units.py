@@ -223,18 +223,23 @@ def constant_columns(table: Table) -> list[int]:
     >>> constant_columns(InMemoryTable(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 5.0]])))
     [0, 2]
     """
-    chunks = table.parts() if isinstance(table, ChunkedTable) else [table]
-    low = high = None
-    for chunk in chunks:
-        if backend.is_sparse(chunk.rows) or backend.is_sparse_tensor(chunk.rows):
-            return []
-        rows = backend.to_numpy(chunk.rows)
-        if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not len(rows):
-            return []
-        least, most = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
-        low = least if low is None else np.fmin(low, least)
-        high = most if high is None else np.fmax(high, most)
-    return [] if low is None else np.flatnonzero(low == high).tolist()
+    ends: Host | None = table.reduce(_ends, _wider)
+    return [] if ends is None else np.flatnonzero(ends[0] == ends[1]).tolist()
+
+
+def _ends(rows: Array, weights: Array | None = None) -> Host | None:
+    """Return the least and the largest entry of each column of numbers, (2, d)."""
+    if backend.is_sparse(rows) or backend.is_sparse_tensor(rows):
+        return None
+    values: Host = backend.to_numpy(rows)
+    if values.ndim != 2 or values.dtype.kind not in "fiu" or not len(values):
+        return None
+    return np.stack([np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)])
+
+
+def _wider(one: Host, other: Host) -> Host:
+    """Return the ends of two chunks together."""
+    return np.stack([np.fmin(one[0], other[0]), np.fmax(one[1], other[1])])
 
 
 def have_unlike_units(table: Table) -> bool:

@@ -532,8 +532,8 @@ def _mean(each: list[dict[str, Any]], task_: Task) -> dict[str, Any]:
     every = [len(one.test) for one in task_.parts]
     weights = {"imputation_error": [int(one.asked[1].sum()) for one in task_.parts]}
     if task_.cells is not None:
-        counts = [one.counts for one in task_.cells]
-        weights["number_error"], weights["category_error"] = zip(*counts, strict=True)
+        weights["number_error"] = [one.counts[0] for one in task_.cells]
+        weights["category_error"] = [one.counts[1] for one in task_.cells]
     found = dict(each[0])
     for name in set(COLUMNS) & set(found):
         pairs = [(one[name], w) for one, w in zip(each, weights.get(name, every), strict=True)]
