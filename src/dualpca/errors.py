@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 
@@ -219,9 +221,42 @@ BETWEEN = ("dualpca", "sklearn", "joblib", "contextlib")
 """Packages whose calls are between a user's line and ours."""
 
 
-def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's own code that led here, through any number of calls."""
+def warn(message: str, category: type[Warning], *, degenerate: bool = False) -> None:
+    """Warn at the line of the user's own code that led here, through any number of calls.
+
+    Of a `degenerate` fit, with what `caused_by` knows of the rows.
+    """
+    message = " ".join(filter(None, (message, _cause.get()(message) if degenerate else "")))
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in BETWEEN:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+_cause: ContextVar[Callable[[str], str]] = ContextVar("cause", default=lambda message: "")
+
+
+@contextmanager
+def caused_by(words: Callable[[str], str]) -> Iterator[None]:
+    """Add a sentence on the rows to what is raised, or warned of, where a fit is degenerate.
+
+    Fits know arrays; what columns are called, the estimator knows. `words` is given the message.
+
+    Examples
+    --------
+    >>> with caused_by(lambda message: "Column 'age' is constant."):
+    ...     raise DegenerateError("there is no density.")
+    Traceback (most recent call last):
+        ...
+    dualpca.errors.DegenerateError: there is no density. Column 'age' is constant.
+    """
+    token = _cause.set(words)
+    try:
+        yield
+    except DegenerateError as error:
+        more = "" if isinstance(error, EmptyColumnError) else words(str(error))
+        if not more:
+            raise
+        raise type(error)(f"{error} {more}") from None
+    finally:
+        _cause.reset(token)

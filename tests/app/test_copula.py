@@ -225,9 +225,9 @@ def test_fit_says_which_kinds_it_used(place, inside, tmp_path):
         (
             ("fit", "clinic.csv", "-m", "fa", "--kind", "ward=nominal"),
             2,
-            "--kind is for --model copula",
+            "--kind is for the model copula",
         ),
-        (("select", "clinic.csv", "--kind", "ward=nominal"), 2, "--kind is for --model copula"),
+        (("select", "clinic.csv", "--kind", "ward=nominal"), 2, "--kind is for the model copula"),
         (("fit", "clinic.csv", "-m", "copula", "--one-hot", "ward"), 2, "--kind ward=nominal"),
         (("fit", "clinic.csv", "-m", "copula", "--standardize"), 2, "no units to scale"),
         (("fit", "clinic.csv", "-m", "copula", "--kind", "wart=count"), 3, "no such column"),
@@ -458,11 +458,11 @@ def test_one_function_chooses_for_all_commands(command, place, inside, tmp_path,
 def test_compare_judges_numbers_and_categories_apart(place, inside):
     arguments = ("compare", "clinic.csv", *OPTIONS, "-m", "ppca", "-m", "copula", "-m", "kpca")
     found, _ = done(inside, *arguments, "--hide", 0.3, cwd=place)
-    base, ppca, copula, kernel = found["models"]
+    base, ppca, copula, *_ = found["models"]
     assert (base["model"], base["number_error"]) == ("baseline", 1)
     assert copula["number_error"] < 1 and copula["category_error"] <= base["category_error"]
     assert 0 < ppca["number_error"] and 0 <= ppca["category_error"] <= 1
-    assert copula["log_likelihood"] is None and kernel["number_error"] is None
+    assert copula["log_likelihood"] is None and "missing values" in found["left_out"]["kpca"]
     printed = _compare._words(found)
     assert "numbers  categories" in printed and "imputation" not in printed.split("\n")[0]
 
@@ -502,7 +502,7 @@ def test_levels_that_no_row_to_fit_has_are_missing():
 def test_features_of_a_category_are_hidden_together():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 5))
-    parts = _compare.split(X, False, 0.5, 0.5, 0, [0, 1, 1, 1, 2])
+    parts = _compare.splits(X, False, 0.5, 0.5, 0, [0, 1, 1, 1, 2])[0]
     gone = np.isnan(parts.hidden)
     assert (gone[:, 1] == gone[:, 2]).all() and (gone[:, 1] == gone[:, 3]).all()
     assert gone[:, 1].any() and not gone.all(axis=1).any()

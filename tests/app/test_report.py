@@ -646,7 +646,7 @@ def test_preparation_is_told():
     assert found["columns"] == f"5: {', '.join(NAMES)}, kind"
     assert found["levels of kind"] == "u, v, w" and found["names of rows"] == "who"
     assert found["standardised"].startswith("yes, before the fit")
-    assert found["left out"] == "note (text, the same in every row)"
+    assert found["left out"] == "note (text, always the same)"
     inside = facts(subject(dp.PCA(2, standardize=True), X[::5]))
     assert inside["standardised"].startswith("yes, by the model itself")
 

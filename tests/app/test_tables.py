@@ -110,9 +110,12 @@ def test_missing_files_are_said(tmp_path):
 
 
 MIXED = {
-    "text": ("n,v\n1,paris\n2,rome\n", r"'v' holds text \(such as 'paris'\).*--one-hot v"),
+    "text": (
+        "n,v\n1,paris\n2,rome\n",
+        r"'v' of the model holds text.*\(such as 'paris'\).*--na paris\.",
+    ),
     "a stray word": ("n,v\n1,2.5\n2,oops\n", "such as 'oops'"),
-    "dates": ("n,v\n1,2020-01-31\n2,2020-02-01\n", r"holds dates.*--exclude v\.$"),
+    "dates": ("n,v\n1,2020-01-31\n2,2020-02-01\n", r"holds dates.*Correct the table\.$"),
 }
 
 

@@ -1,8 +1,13 @@
 """What parameters, weights and seeds may be; `tests/test_bad_input.py` asks every estimator."""
 
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+import dualpca as dp
+from dualpca.errors import DegenerateError
 from dualpca.estimators import _checks as checks
 
 NAN, INF = float("nan"), float("inf")
@@ -70,3 +75,46 @@ def test_a_seed_is_taken_as_numpy_takes_it():
     for wrong in (-1, "3", 3.5):
         with pytest.raises(ValueError, match="random_state"):
             checks.generator(wrong)
+
+
+# --- columns that do not vary --------------------------------------------------------------------
+
+CONSTANT = "has the same value in all rows: leave it out"
+
+
+def unvaried(missing=False):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed: columns have no names")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(40, 5))
+    X[:, 2] = 7.0
+    X[3, 0] = np.nan if missing else X[3, 0]
+    return pd.DataFrame(X, columns=list("abcde"))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [dp.MixturePPCA(), dp.HiddenMarkovPCA(), dp.BayesianPCA()],
+    ids=lambda model: type(model).__name__,
+)
+def test_warnings_of_degenerate_fits_name_constant_columns(model):
+    X = unvaried(missing=True)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(X)
+        clone(model).fit(X.to_numpy())
+    named = [str(one.message) for one in told if CONSTANT in str(one.message)]
+    assert [("'c'" in one, "olumn 2" in one) for one in named] == [(True, False), (False, True)]
+
+
+@pytest.mark.parametrize("rows", [lambda X: X, lambda X: dp.Batches([X[:20], X[20:]])])
+def test_errors_of_degenerate_fits_name_constant_columns(rows):
+    with pytest.raises(DegenerateError, match=f"Column 'c' {CONSTANT}"):
+        dp.PPCA(4).fit(rows(unvaried()))
+    with pytest.raises(DegenerateError, match=r"no density.*nothing varies"):
+        dp.PPCA(1).fit(rows(np.ones((40, 3))))
+
+
+def test_a_constant_column_of_cca_is_named():
+    X = unvaried(missing=True)
+    with pytest.raises(DegenerateError, match=f"Column 'c' {CONSTANT}"):
+        dp.CCA(1).fit(X, unvaried()[["a", "b"]])

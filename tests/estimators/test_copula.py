@@ -543,3 +543,21 @@ def test_pooled_intervals_cover():
 def test_a_fit_to_fewer_rows_than_columns_converges():
     X = np.random.RandomState(42).rand(15, 30).repeat(2, axis=0)  # ties in every column
     assert CopulaPPCA(n_components=1, random_state=0).fit(X).n_iter_ < 20
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("of_fit", ["bounds", "numbers"])
+def test_bounds_may_be_in_the_fit_only_or_in_new_rows_only(library, of_fit):
+    frames = pytest.importorskip(library)
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=60)
+    c = np.round(a + 0.3 * rng.normal(size=60), 2)
+    words = ["<-1" if value < -1 else f"{value}" for value in c]
+    numbers, bounds = c.tolist(), words
+    fitted, new = (bounds, [0.3, 1.4, None]) if of_fit == "bounds" else (numbers, ["<0", "1", None])
+    model = CopulaPPCA(1).fit(frames.DataFrame({"a": a, "c": fitted}))
+    rows = frames.DataFrame({"a": [0.5, 1.0, 0.8], "c": new})
+    for filled in (model.impute(rows), model.sample_imputations(rows, 1, parameters="fixed")[0]):
+        got = list(filled["c"])
+        assert got[:2] == new[:2] and type(got[2]) is type(new[0])
+        assert of_fit == "numbers" or filled["c"].dtype == rows["c"].dtype

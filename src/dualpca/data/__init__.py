@@ -51,6 +51,7 @@ from dualpca.data.units import (
     UNLIKE,
     Units,
     compared,
+    constant_columns,
     farthest_apart,
     have_unlike_units,
     most_unequal,

@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number, Real
 from typing import Any, NamedTuple
 
@@ -653,10 +653,16 @@ class TableKinds:
             result = np.array(X) if X.dtype.kind in "fiubO" else np.array(X, dtype=object)
         columns = []
         for j, column in enumerate(self.columns):
-            where = cells_of(X, j).missing & ~np.isnan(values.low[:, j])
+            cells = cells_of(X, j)
+            where = cells.missing & ~np.isnan(values.low[:, j])
             if not where.any():
                 continue
-            new = decoded(column, values.low[where, j], values.high[where, j])
+            ends = values.low[where, j], values.high[where, j]
+            as_here = (
+                column.levels is None and not cells.missing.all()
+            )  # text only where bounds are
+            own = replace(column, sort=cells.sort) if as_here else column
+            new = decoded(own, *ends)
             if library_of(X) == "pandas":
                 result.isetitem(j, _pandas_filled(X.iloc[:, j], where, new))
             elif library_of(X) == "polars":

@@ -213,6 +213,35 @@ def most_unequal(table: Table) -> tuple[int, int, float] | None:
     return farthest_apart(moments.variance, moments.varies & (moments.n >= LEAST_OBSERVED))
 
 
+def constant_columns(table: Table) -> list[int]:
+    """Return the columns that have one value in every row that observes them; O(nd), one pass.
+
+    None of sparse rows, of items other than numbers, and of columns that no row observes.
+
+    Examples
+    --------
+    >>> constant_columns(InMemoryTable(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, 5.0]])))
+    [0, 2]
+    """
+    ends: Host | None = table.reduce(_ends, _wider)
+    return [] if ends is None else np.flatnonzero(ends[0] == ends[1]).tolist()
+
+
+def _ends(rows: Array, weights: Array | None = None) -> Host | None:
+    """Return the least and the largest entry of each column of numbers, (2, d)."""
+    if backend.is_sparse(rows) or backend.is_sparse_tensor(rows):
+        return None
+    values: Host = backend.to_numpy(rows)
+    if values.ndim != 2 or values.dtype.kind not in "fiu" or not len(values):
+        return None
+    return np.stack([np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)])
+
+
+def _wider(one: Host, other: Host) -> Host:
+    """Return the ends of two chunks together."""
+    return np.stack([np.fmin(one[0], other[0]), np.fmax(one[1], other[1])])
+
+
 def have_unlike_units(table: Table) -> bool:
     """Return True if the variances of two columns differ as those of different units do.
 

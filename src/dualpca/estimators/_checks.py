@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,15 @@ from dualpca.arrays import Array, backend, is_torch_generator, seed_of
 from dualpca.data import (
     ChunkedTable,
     Host,
+    Table,
+    constant_columns,
     observed_part,
     refuse_nonfinite,
     refuse_text,
     require_in_memory,
     target_of,
 )
-from dualpca.errors import EmptyColumnError, expected
+from dualpca.errors import EmptyColumnError, caused_by, expected
 from dualpca.estimators._types import Rows, Seed, Weights
 from dualpca.files.checkpoints import resuming
 
@@ -323,6 +325,12 @@ def as_frame(table: Array, like: Any, names: Any = None) -> Any:
     return type(like)(table, schema=columns, orient="row")
 
 
+def as_frames(tables: Array, like: Rows) -> Any:
+    """Return tables (m, n, d) as a list of m frames where `like` is a frame."""
+    found = [as_frame(tables[k, ...], like) for k in range(int(tables.shape[0]))]
+    return tables if not found or type(found[0]) is type(tables) else found
+
+
 def check_bootstrap(estimator: Estimator, least: int, known: Host, word: str) -> None:
     """Refuse to bootstrap fewer rows than `least` with known entries, or a column without any."""
     count = int(known.any(axis=1).sum())
@@ -340,6 +348,28 @@ def column_labels(estimator: Estimator, columns: Iterable[int]) -> list[str]:
     """Return columns as messages name them: by their names in the frame, or by their numbers."""
     names = getattr(estimator, "feature_names_in_", None)
     return [str(j) if names is None else repr(str(names[j])) for j in columns]
+
+
+def named_constants(estimator: Estimator, table: Table) -> AbstractContextManager[None]:
+    """Name the columns that do not vary in errors and warnings of degenerate fits."""
+    kernel = getattr(estimator, "kernel", None)
+    of_pairs = isinstance(kernel, str) and kernel == "precomputed"
+
+    def words(message: str) -> str:
+        found = [] if of_pairs else constant_columns(table)
+        if not found:
+            return ""
+        if len(found) == table.d:
+            told = "every feature" in message
+            return "" if told else "Every column has one value in all rows: nothing varies."
+        labels = column_labels(estimator, found[:10])
+        more = f" and {len(found) - 10} more" if found[10:] else ""
+        names = ", ".join(labels) + more
+        if len(found) == 1:
+            return f"Column {names} has the same value in all rows: leave it out."
+        return f"Columns {names} have the same value in all rows: leave them out."
+
+    return caused_by(words)
 
 
 @contextmanager

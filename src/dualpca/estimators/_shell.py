@@ -206,8 +206,9 @@ class Estimator(BaseEstimator):
                     raise ValueError(f"Found array with 0 feature(s) {shape}.")
                 _checks.check_columns(self, chunks.d, chunks.names, reset=True)
                 table = _checks.with_weights(chunks, sample_weight)
-            units = self._units_of(table)
-            yield table if units is None else units.table(table)
+            with _checks.named_constants(self, table):
+                units = self._units_of(table)
+                yield table if units is None else units.table(table)
         self._set_units(units)
 
     def _learn(
@@ -220,7 +221,8 @@ class Estimator(BaseEstimator):
         request = self._request()
         with self._training(X, sample_weight) as table:
             model = fit(table, self._watched(request, table))
-        return self._keep(model)
+        with _checks.named_constants(self, table):
+            return self._keep(model)
 
     def _watched(self, request: T, table: Table) -> T:
         """Return the request; its checkpoint knows a table by the units it came in."""

@@ -289,6 +289,7 @@ class HiddenMarkovPCA(Estimator):
                 "copies of few, or rows in a plane. Use fewer states or components, prior_rows, "
                 "tied_noise=True or a larger noise_floor.",
                 CollapseWarning,
+                degenerate=True,
             )
         return super()._keep(model)
 

@@ -471,7 +471,7 @@ def _warn_of_few_rows(model: CanonicalModel) -> None:
     else:
         return
     remedy = "Give regularization > 0, use more rows, or drop features."
-    warn(f"{reason}. {remedy}", CanonicalWarning)
+    warn(f"{reason}. {remedy}", CanonicalWarning, degenerate=True)
 
 
 def in_closed_form(

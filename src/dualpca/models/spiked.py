@@ -715,6 +715,7 @@ def noise_held(fit: Callable[[Any], Fitted], request: Any, unit: float) -> Fitte
         "the components explain the rows without noise: noise_variance is held at 1/10,000 of the "
         "average variance. Densities and standard deviations are those of this choice.",
         SelectionWarning,
+        degenerate=True,
     )
     return model
 

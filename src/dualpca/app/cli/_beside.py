@@ -88,13 +88,24 @@ class Apart(NamedTuple):
         for column in without(frame.select(there), missing).iter_columns():
             coded = column.name in self.categories or column.dtype == pl.Boolean
             number = None if coded else columns.number(column)
-            if isinstance(number, Refused) and number.what == "dates or times":
+            if isinstance(number, Refused) and number.what == columns.DATES:
                 note(f"column {column.name!r} holds dates, which are not shown.")
             elif number is None or isinstance(number, Refused):
                 found.append(columns.texts(column))
             else:
                 found.append(number)
         return pl.DataFrame(found)
+
+
+def uncoloured(choice: Choice, color: str, there: list[str]) -> Choice:
+    """Return the columns to fit without the one that rows are coloured by, and say so.
+
+    Groups that were part of a model would lie apart in its figures, whatever the others say.
+    """
+    if color not in there:
+        raise TableError(f"--color {color}: no such column; there are {there[:10]}.")
+    note(f"column {color!r} colours the rows, so it is not part of the model.")
+    return Apart((color,)).choice(choice)
 
 
 def _literal(name: str) -> str:

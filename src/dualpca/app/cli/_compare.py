@@ -57,14 +57,18 @@ from dualpca.errors import InterruptWarning
 
 Values = np.ndarray[Any, Any]
 
+ENOUGH = 100
+"""Hidden numbers, and hidden categories, from which models can be told apart."""
+
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to fit, rows held out, and the same with some entries hidden."""
+    """Rows to fit, rows held out, and the same with some entries hidden, perhaps several times."""
 
     train: Values  # (n, d)
     test: Values  # (m, d)
-    hidden: Values  # (m, d), NaN also where an entry was hidden
+    hidden: Values  # (k, d), NaN also where an entry was hidden
+    of: Values  # (k,), the held-out row that each of these is
     log_units: Values  # (m,), to be subtracted from log-densities: Σ log scale of observed entries
     at: tuple[Values, Values]  # numbers of the rows to fit, and of those held out
     units: tuple[Any, Any] = (0.0, 1.0)  # means and scales of the columns
@@ -74,25 +78,36 @@ class Split:
         """Return the means of the rows to fit, (d,): the prediction without a model."""
         return np.asarray(np.nanmean(self.train, axis=0))
 
-    def share(self, guess: Any, where: Values) -> float:
+    @property
+    def asked(self) -> tuple[Values, Values]:
+        """Return the rows with hidden entries as they were, and where these are, (k, d) each."""
+        true = self.test[self.of]
+        return true, np.isnan(self.hidden) & ~np.isnan(true)
+
+    def share(self, true: Values, guess: Any, where: Values) -> float:
         """Return Σ(x − x̂)² / Σ(x − mean)² over some entries: 0 is perfect, 1 no better than means.
 
         NaN where no entry varies.
         """
-        wrong = np.sum((self.test - np.asarray(guess))[where] ** 2)
-        total = np.sum((self.test - self.center)[where] ** 2)
+        wrong = np.sum((true - np.asarray(guess))[where] ** 2)
+        total = np.sum((true - self.center)[where] ** 2)
         return float(wrong / total) if total > 0 else float("nan")
 
 
-def split(
+def splits(
     X: Values,
     standardize: bool,
     held_out: float,
     hidden: float,
     seed: int,
     columns: Sequence[int] | None = None,
-) -> Split:
+    categories: Sequence[int] = (),
+) -> list[Split]:
     """Hold out a share of the rows, and hide a share of their entries; every row keeps one.
+
+    Where that hides fewer than `ENOUGH` numbers or categories, other entries of the same rows are
+    hidden in further copies of them, and where these are too few, other rows are held out in
+    further splits: every entry of the table is hidden at most once.
 
     Parameters
     ----------
@@ -105,34 +120,75 @@ def split(
     seed : int
     columns : sequence of int, optional
         Which column of the table a feature comes from; features of one are hidden together.
+    categories : sequence of int
+        Which columns of the table are categories.
 
     Examples
     --------
     >>> X = np.arange(40.0).reshape(10, 4)
-    >>> parts = split(X, False, 0.2, 0.5, 0)
-    >>> parts.train.shape, parts.test.shape, int(np.isnan(parts.hidden).sum())
-    ((8, 4), (2, 4), 4)
+    >>> parts = splits(X, False, 0.2, 0.5, 0)
+    >>> len(parts), parts[0].train.shape, parts[0].test.shape, parts[0].hidden.shape
+    (5, (8, 4), (2, 4), (4, 4))
+    >>> sum(int(np.isnan(one.hidden).sum()) for one in parts)
+    40
     """
     rng = np.random.default_rng(seed)
     n = X.shape[0]
     m = min(max(round(held_out * n), 1), n - 2)
     order = rng.permutation(n)
-    at = np.sort(order[m:]), np.sort(order[:m])
+    own = np.arange(X.shape[1]) if columns is None else np.asarray(columns)
+    nominal = np.isin(own, categories)
+    wanted = ENOUGH * np.array([not nominal.all(), nominal.any()])
+    found, count = [], np.zeros(2)
+    for fold in range(n // m):
+        out = order[fold * m : (fold + 1) * m]
+        at = np.sort(np.setdiff1d(order, out)), np.sort(out)
+        one = _split(X, standardize, at)
+        masks = []
+        for gone in _hidden(one.test, hidden, own, rng):
+            masks.append(gone)
+            first = np.unique(own, return_index=True)[1]
+            each = gone[:, first].sum(axis=0)
+            count += each[~nominal[first]].sum(), each[nominal[first]].sum()
+            if (count >= wanted).all():
+                break
+        of = np.tile(np.arange(m), len(masks))
+        covered = np.where(np.concatenate(masks), np.nan, one.test[of])
+        found.append(replace(one, hidden=covered, of=of))
+        if (count >= wanted).all():
+            break
+    return found
+
+
+def _split(X: Values, standardize: bool, at: tuple[Values, Values]) -> Split:
+    """Return rows to fit and rows held out, of which nothing is hidden yet."""
     train, test = X[at[0]], X[at[1]]
-    log_units, units = np.zeros(m), (np.zeros(X.shape[1]), np.ones(X.shape[1]))
+    log_units, units = np.zeros(len(test)), (np.zeros(X.shape[1]), np.ones(X.shape[1]))
     if standardize:
         means, scales = np.nanmean(train, axis=0), np.nanstd(train, axis=0)
         scales = np.where(scales <= 1e-14 * np.abs(means), 1.0, scales)
         log_units, units = ~np.isnan(test) @ np.log(scales), (means, scales)
         test, train = (test - means) / scales, (train - means) / scales
-    covered = test.copy()
-    own = np.arange(X.shape[1]) if columns is None else np.asarray(columns)
-    first = np.unique(own, return_index=True)[1]  # the features of a column are missing together
-    observed = np.argwhere(~np.isnan(test[:, first]))
-    for i, j in rng.permutation(observed)[: max(round(hidden * len(observed)), 1)]:
-        if np.count_nonzero(~np.isnan(covered[i, first])) > 1:
-            covered[i, own == j] = np.nan
-    return Split(train, test, covered, log_units, at, units)
+    return Split(train, test, test, np.arange(len(test)), log_units, at, units)
+
+
+def _hidden(test: Values, share: float, own: Values, rng: np.random.Generator) -> Iterator[Values]:
+    """Yield where to hide entries of rows, (m, d), a share of them each time, all in the end.
+
+    The features of a column, of the same number in `own`, are missing together. A row keeps one of
+    its columns each time.
+    """
+    first = np.unique(own, return_index=True)[1]
+    observed = rng.permutation(np.argwhere(~np.isnan(test[:, first])))
+    size = max(round(share * len(observed)), 1)
+    for start in range(0, len(observed), size):
+        gone = np.zeros(test.shape, dtype=bool)
+        left = (~np.isnan(test[:, first])).sum(axis=1)
+        for i, j in observed[start : start + size]:
+            if left[i] > 1:
+                gone[i, own == own[first[j]]] = True
+                left[i] -= 1
+        yield gone
 
 
 def judge(
@@ -192,15 +248,16 @@ def _likelihood(model: Any, parts: Split, density: bool) -> float:
 def _reconstruction(model: Any, parts: Split) -> float:
     for name in ("denoise", "reconstruct"):
         if hasattr(model, name):
-            return parts.share(getattr(model, name)(parts.test), ~np.isnan(parts.test))
+            again = getattr(model, name)(parts.test)
+            return parts.share(parts.test, again, ~np.isnan(parts.test))
     raise TypeError("the model cannot reconstruct rows.")
 
 
 def _imputation(model: Any, parts: Split) -> float:
     if not hasattr(model, "impute"):
         raise TypeError("the model cannot fill entries.")
-    where = np.isnan(parts.hidden) & ~np.isnan(parts.test)
-    return parts.share(model.impute(parts.hidden), where)
+    true, where = parts.asked
+    return parts.share(true, model.impute(parts.hidden), where)
 
 
 # --- tables with categories --------------------------------------------------------------------
@@ -217,8 +274,8 @@ class Cells:
     numbers: Preparation  # for models of numbers: zeros and ones
     mixed: Preparation  # for a model of columns of any kind
     train: pl.DataFrame  # rows to fit, as the table has them
-    test: pl.DataFrame  # rows held out
-    hidden: dict[str, Values]  # (m,) by column
+    test: pl.DataFrame  # rows held out, each as often as entries of it are hidden
+    hidden: dict[str, Values]  # (k,) by column
 
     @property
     def partial(self) -> pl.DataFrame:
@@ -233,6 +290,14 @@ class Cells:
                 gone = gone | ~column.is_in(fitted[column.name].unique().implode())
             found.append(column.set(gone.fill_null(False), None))
         return pl.DataFrame(found)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Return how many numbers and categories are hidden."""
+        each = [
+            (int(where.sum()), name in self.numbers.levels) for name, where in self.hidden.items()
+        ]
+        return sum(n for n, level in each if not level), sum(n for n, level in each if level)
 
     def judged(self, filled: pl.DataFrame | None) -> dict[str, float | None]:
         """Return the errors of filled cells: of numbers (1: no better than medians), of categories.
@@ -273,12 +338,12 @@ def _numbers(column: pl.Series) -> Values:
 
 def cells_of(frame: pl.DataFrame, numbers: Preparation, mixed: Preparation, parts: Split) -> Cells:
     """Return the cells of a split."""
-    hidden = np.isnan(parts.hidden) & ~np.isnan(parts.test)
+    hidden = parts.asked[1]
     first = np.unique(columns_of(numbers), return_index=True)[1]
     where = {name: hidden[:, j] for name, j in zip(numbers.names, first, strict=True)}
     where = {name: rows for name, rows in where.items() if rows.any()}
-    train, test = (frame[rows.tolist()] for rows in parts.at)
-    return Cells(numbers, mixed, train, test, where)
+    fitted, out = parts.at
+    return Cells(numbers, mixed, frame[fitted.tolist()], frame[out[parts.of].tolist()], where)
 
 
 def columns_of(prep: Preparation) -> list[int]:
@@ -367,7 +432,8 @@ def compare(
         if X.shape[0] < 5:
             raise ValueError(f"{data} has {X.shape[0]} rows, but compare needs at least 5.")
         scaled = standardizes(standardize, data, source.kind)
-        parts = split(X, scaled, held_out, hidden, seed, columns_of(prep))
+        own, nominal = columns_of(prep), [j for j, k in enumerate(prep.names) if k in prep.levels]
+        parts = splits(X, scaled, held_out, hidden, seed, own, nominal)
         cells, kinds = None, None
         mixed, asks = None, ANY_KIND in (models or []) or (models and prep.levels)
         if asks or not models:
@@ -376,11 +442,13 @@ def compare(
                 family = chosen_family(ANY_KIND if asks else None, table, choice, id_column)
             mixed = family.prep if family.name == ANY_KIND else None
         if mixed is not None:
-            cells, kinds = cells_of(frame, prep, mixed, parts), kinds_asked(choice, mixed)
+            cells = [cells_of(frame, prep, mixed, one) for one in parts]
+            kinds = kinds_asked(choice, mixed)
         elif models is None:
             chosen = [name for name in chosen if name != ANY_KIND]
-        q = components or _by_parallel(parts, seed)
-        found: dict[str, Any] = {"rows_fitted": len(parts.train), "rows_held_out": len(parts.test)}
+        q = components or _by_parallel(parts[0], seed)
+        found: dict[str, Any] = {"splits": len(parts), "rows_fitted": len(parts[0].train)}
+        found |= {"rows_held_out": len(parts[0].test), **_hidden_counts(parts, own, nominal)}
         found |= {"features": X.shape[1], "n_components": q, "standardized": scaled}
         found["categories"] = cells is not None
         task_ = Task(parts, cells, q, components, seed, kernel_rows, kinds)
@@ -407,11 +475,22 @@ def _by_parallel(parts: Split, seed: int) -> int:
     return count
 
 
+def _hidden_counts(parts: list[Split], own: list[int], nominal: list[int]) -> dict[str, int]:
+    """Return how many numbers and categories are hidden in all splits."""
+    first = np.unique(own, return_index=True)[1]
+    each = sum(one.asked[1][:, first].sum(axis=0) for one in parts)
+    where = np.isin(np.arange(len(first)), nominal)
+    return {
+        "hidden_numbers": int(np.sum(each[~where])),
+        "hidden_categories": int(np.sum(each[where])),
+    }
+
+
 class Task(NamedTuple):
     """What every model is to do."""
 
-    parts: Split
-    cells: Cells | None  # of a table with categories
+    parts: list[Split]
+    cells: list[Cells] | None  # of a table with categories, for every split
     q: int
     components: int | None  # as given
     seed: int
@@ -422,53 +501,101 @@ class Task(NamedTuple):
 def _judged(names: list[str], task_: Task) -> dict[str, Any]:
     """Return the scores of the models; after an interrupt, of those that are done."""
     parts, cells = task_.parts, task_.cells
-    everywhere = ~np.isnan(parts.test)
-    hidden = np.isnan(parts.hidden) & everywhere
-    plain: dict[str, Any] = {"model": "means" if cells is None else "baseline"}
-    plain |= {"log_likelihood": None, "seconds": 0.0, "notes": []}
-    plain["reconstruction_error"] = parts.share(parts.center, everywhere)
-    plain["imputation_error"] = parts.share(parts.center, hidden)
-    plain |= {} if cells is None else cells.judged(None)
-    found: list[dict[str, Any]] = [plain]
+    each: list[dict[str, Any]] = []
+    for k, one in enumerate(parts):
+        true, where = one.asked
+        plain: dict[str, Any] = {"log_likelihood": None, "seconds": 0.0, "notes": []}
+        plain["reconstruction_error"] = one.share(one.test, one.center, ~np.isnan(one.test))
+        plain["imputation_error"] = one.share(true, one.center, where)
+        each.append(plain | ({} if cells is None else cells[k].judged(None)))
+    found = [{"model": "means" if cells is None else "baseline"} | _mean(each, task_)]
+    left_out: dict[str, str] = {}
+    interrupted = False
     with task("model", len(names)) as tick:
         for name in names:
             try:
-                found.append({"model": name} | _one(name, task_))
+                one_ = {"model": name} | _one(name, task_)
             except (KeyboardInterrupt, InterruptWarning):
-                return {"models": found, "interrupted": True}
+                interrupted = True
+                break
+            why = _useless(one_)
+            if why:
+                left_out[name] = why
+            else:
+                found.append(one_)
             tick(name)
-    return {"models": found, "interrupted": False}
+    return {"models": found, "left_out": left_out, "interrupted": interrupted}
+
+
+def _mean(each: list[dict[str, Any]], task_: Task) -> dict[str, Any]:
+    """Return the mean scores of all splits, weighted by what was judged in each."""
+    every = [len(one.test) for one in task_.parts]
+    weights = {"imputation_error": [int(one.asked[1].sum()) for one in task_.parts]}
+    if task_.cells is not None:
+        weights["number_error"] = [one.counts[0] for one in task_.cells]
+        weights["category_error"] = [one.counts[1] for one in task_.cells]
+    found = dict(each[0])
+    for name in set(COLUMNS) & set(found):
+        pairs = [(one[name], w) for one, w in zip(each, weights.get(name, every), strict=True)]
+        pairs = [(value, w) for value, w in pairs if value is not None and w]
+        total = sum(w for _, w in pairs)
+        found[name] = sum(value * w for value, w in pairs) / total if pairs else None
+    notes = dict.fromkeys(words for one in each for words in one["notes"])
+    return found | {"notes": list(notes)}
+
+
+NO_GAPS = "needs rows without missing values"
+NO_SCORES = "has no density of rows, and neither rebuilds nor fills them"
+
+
+def _useless(one: dict[str, Any]) -> str:
+    """Return why a model is left out: it failed, or has nothing to be judged by; else nothing."""
+    if "error" in one:
+        return str(one["error"])
+    if any(one.get(name) is not None for name in COLUMNS if name != "seconds"):
+        return ""
+    return NO_GAPS if any("contains NaN" in words for words in one["notes"]) else NO_SCORES
 
 
 def _one(name: str, task_: Task) -> dict[str, Any]:
     """Return the scores of one model with its warnings, or why it failed."""
-    parts, q, seed, kernel_rows = task_.parts, task_.q, task_.seed, task_.kernel_rows
-    settings: dict[str, Any] = {} if name == "bpca" else {"n_components": q}
+    settings: dict[str, Any] = {} if name == "bpca" else {"n_components": task_.q}
     settings |= {"max_mixtures": 4} if name == "mixture" else {}
-    notes = []
-    if name in KERNELS:
-        settings |= {"kernel": "rbf", "gamma": "median"}
-        if len(parts.train) > kernel_rows:
-            rng = np.random.default_rng(seed)
-            some = np.sort(rng.choice(len(parts.train), kernel_rows, replace=False))
-            parts = replace(parts, train=parts.train[some])
-            notes = [f"fitted to {kernel_rows} rows (--kernel-rows)"]
+    settings |= {"kernel": "rbf", "gamma": "median"} if name in KERNELS else {}
+    fresh = make(name, settings, [], task_.seed)
+    gaps = any(np.isnan(one.train).any() for one in task_.parts)
+    if gaps and name != ANY_KIND and not fresh.__sklearn_tags__().input_tags.allow_nan:
+        return dict.fromkeys(COLUMNS) | {"error": NO_GAPS, "notes": []}
     with _caught() as told:
         try:
-            if name == ANY_KIND:
-                found = _of_any_kind(task_)
-            else:
-                fresh = make(name, settings, [], seed)
-                found = judge(lambda: fresh, parts, name not in KERNELS, task_.cells)
+            found = _mean(
+                [_of_split(name, settings, k, task_) for k in range(len(task_.parts))], task_
+            )
         except (ValueError, TypeError, ArithmeticError, MemoryError) as error:
-            found = dict.fromkeys(COLUMNS) | {"error": str(error), "notes": []}
-    found["notes"] = notes + found["notes"] + [str(one.message) for one in told]
+            why = " ".join(str(error).split())
+            found = dict.fromkeys(COLUMNS) | {"error": why, "notes": []}
+    found["notes"] += dict.fromkeys(str(one.message) for one in told)
     return found
 
 
-def _of_any_kind(task_: Task) -> dict[str, Any]:
+def _of_split(name: str, settings: dict[str, Any], k: int, task_: Task) -> dict[str, Any]:
+    """Return the scores of one model on one split."""
+    parts, cells = task_.parts[k], None if task_.cells is None else task_.cells[k]
+    if name == ANY_KIND:
+        return _of_any_kind(cells, task_)
+    notes = []
+    if name in KERNELS and len(parts.train) > task_.kernel_rows:
+        rng = np.random.default_rng(task_.seed)
+        some = np.sort(rng.choice(len(parts.train), task_.kernel_rows, replace=False))
+        parts = replace(parts, train=parts.train[some])
+        notes = [f"fitted to {task_.kernel_rows} rows (--kernel-rows)"]
+    fresh = make(name, settings, [], task_.seed)
+    found = judge(lambda: fresh, parts, name not in KERNELS, cells)
+    return found | {"notes": notes + found["notes"]}
+
+
+def _of_any_kind(cells: Cells | None, task_: Task) -> dict[str, Any]:
     """Return the scores of the model of columns of any kind, on the same hidden cells."""
-    cells = task_.cells
     if cells is None:  # not reached: the model is left out without cells
         raise TypeError("the table has no categories.")
     model = make(ANY_KIND, {"n_components": task_.components}, [], task_.seed)
@@ -527,7 +654,7 @@ def _best(models: list[dict[str, Any]]) -> dict[str, float]:
 def _cell(one: dict[str, Any], column: str, best: dict[str, float]) -> str:
     value = one.get(column)
     if value is None:
-        return "failed" if "error" in one and column == "log_likelihood" else "-"
+        return "-"
     shown = f"{value:.2f}" if column == "seconds" else f"{value:.4g}"
     return f"{shown} *" if best.get(column) == value else shown
 
@@ -535,7 +662,8 @@ def _cell(one: dict[str, Any], column: str, best: dict[str, float]) -> str:
 def _remarks(found: dict[str, Any]) -> list[str]:
     filled, entries = ("", "") if found["categories"] else (", imputation", " and hidden entries")
     lines = [
-        f"{found['rows_fitted']} rows fitted, {found['rows_held_out']} held out; * is the best.",
+        f"{found['rows_fitted']} rows fitted, {found['rows_held_out']} held out"
+        f"{_times(found['splits'])}; {_hidden_words(found)}; * is the best.",
         "log-likelihood: mean per held-out row, in the units of the table; that of kernel models "
         "cannot be compared.",
         f"reconstruction{filled}: squared error on held-out rows{entries}, relative to column "
@@ -550,10 +678,28 @@ def _remarks(found: dict[str, Any]) -> list[str]:
         ]
     if found["standardized"]:
         lines.append(f"{STANDARDIZED[0].upper()}{STANDARDIZED[1:]}.")
-    lines += [f"{m['model']} failed: {m['error']}" for m in found["models"] if "error" in m]
+    for why in dict.fromkeys(found["left_out"].values()):
+        names = [name for name, one in found["left_out"].items() if one == why]
+        lines.append(f"Left out: {', '.join(names)} ({why.rstrip('.')}).")
     if found["interrupted"]:
         lines.append("Interrupted: only these models were fitted.")
     return lines
+
+
+def _times(n: int) -> str:
+    """Return how often rows were held out, if it was more than once."""
+    return "" if n == 1 else f", in turn {n} times"
+
+
+def _hidden_words(found: dict[str, Any]) -> str:
+    """Return how many entries were hidden, and by how much shares of them are uncertain."""
+    count, several = found["hidden_numbers"], found["hidden_categories"]
+    if not found["categories"]:
+        return f"{count + several} entries hidden"
+    if not several:
+        return f"{count} numbers hidden"
+    error = f"; a share of wrong ones is uncertain by about {0.5 / several**0.5:.2f}"
+    return f"{count} numbers and {several} categories hidden{error if several < ENOUGH else ''}"
 
 
 COMMANDS = {"compare": compare}

@@ -19,7 +19,7 @@ import polars as pl
 import typer
 
 import dualpca
-from dualpca.app.cli._beside import Apart, apart_in, apart_of
+from dualpca.app.cli._beside import Apart, apart_in, apart_of, uncoloured
 from dualpca.app.cli._running import (
     Beside,
     Choice,
@@ -221,8 +221,9 @@ def check_kinds(name: str, choice: Choice, standardize: bool | None) -> None:
     if name != ANY_KIND:
         if choice.kinds:
             raise UsageError(
-                f"--kind is for --model {ANY_KIND}, which accepts columns of any kind; {name} "
-                "needs numbers (--one-hot makes them of categories)."
+                f"--kind is for the model {ANY_KIND} (dualpca fit --model {ANY_KIND}), which "
+                f"accepts columns of any kind; {name} needs numbers (--one-hot makes them of "
+                "categories)."
             )
         return
     if choice.one_hot:
@@ -528,10 +529,15 @@ def _with_fewer(model: Any, error: ValueError, table: TableFile, prep: Preparati
     count = re.search(r"noise of (\d+) components", str(error))
     if isinstance(error, DegenerateError) and count is not None and int(count[1]) > 1:
         fewer = int(count[1]) - 1
+        constant = re.search(r"(Columns? .*) the same value in all rows", str(error))
+        why = (
+            f"some columns follow from others{_repeated(table, prep)}. Consider to --exclude them."
+        )
+        if constant:
+            why = f"{constant[0][0].lower()}{constant[0][1:]}. Consider to --exclude them."
         note(
             f"{fewer} component{'' if fewer == 1 else 's'} instead of {count[1]}, which would "
-            "explain everything: some columns follow from others"
-            f"{_repeated(table, prep)}. Consider to --exclude them."
+            f"explain everything: {why}"
         )
     elif "n_components" in str(error) and model.n_components == "cv" and len(prep.features) > 1:
         fewer = 1
@@ -691,9 +697,11 @@ def fit_here(
     beside: Beside | None = None,
     rule: str | None = None,
     time: str | None = None,
+    color: str | None = None,
 ) -> Made:
     """Fit a model to a table, and tell the user which one that is.
 
+    `color` is the column that rows are coloured by, which the model does not use.
     `time` is the column that tells the time of rows, or 'none'; by default it is found. Without a
     name the model is that of `family_of`. `rule` chooses the number of components of
     probabilistic PCA where none is given; by default the estimator's own does.
@@ -707,6 +715,8 @@ def fit_here(
     table = open_table(data, source.reading(), id_column, known=known)
     apart = apart_of(beside or Beside(), choice, table.columns)
     asked, fitted = apart.choice(choice), apart.fitted(table)
+    if color is not None and color not in (id_column, time):
+        asked = uncoloured(asked, color, table.columns)
     units = standardize is not None
     family = chosen_family(name, fitted, asked, id_column, in_units=units, time=time)
     chosen, prep = family.name, family.prep

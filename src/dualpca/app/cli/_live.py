@@ -132,7 +132,7 @@ def monitor(
         if chart is not None:
             _check_picture(chart, force)
         fresh = _monitor_of(name, components, arl, statistics, lags, trim, seed, setting or [])
-        table = at_once(open_table(data, source.reading(), id_column), None, seed)
+        table = at_once(open_table(data, source.reading(), id_column), None, seed, in_order=True)
         frame = table.frame()
         axis = find_time(frame, time)
         beside = [] if axis is None else [axis.name]

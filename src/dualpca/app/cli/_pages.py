@@ -38,6 +38,7 @@ from dualpca.app.cli._running import (
     Standardize,
     TimeColumn,
     UsageError,
+    note,
     run,
     status_of,
 )
@@ -50,7 +51,7 @@ from dualpca.app.cli._session import (
     preparation_of,
     tell_codes,
 )
-from dualpca.app.tables import reading
+from dualpca.app.tables import columns, reading
 from dualpca.app.tables.text import TableError
 from dualpca.app.tables.times import NONE, TimeAxis, find_time
 from dualpca.arrays import progress
@@ -65,12 +66,20 @@ if TYPE_CHECKING:
 
 # --- report ------------------------------------------------------------------------------------
 
+Color = Annotated[
+    str | None,
+    typer.Option(
+        "--color",
+        help="Column to colour rows by. A model that is fitted here does not use it.",
+    ),
+]
+
 
 def report(
     first: ModelOrTable,
     data: TableOfModel = None,
     output: Page = Path("report.html"),
-    color: Annotated[str | None, typer.Option("--color", help="Column to colour rows by.")] = None,
+    color: Color = None,
     image: Annotated[
         str | None,
         typer.Option("--image", help="Rows are images of this height x width, such as 8x8."),
@@ -191,9 +200,7 @@ def _subject(asked: Asked) -> Any:
     fitted, metadata, frame = _opened(asked)
     table = metadata.get("table", {})
     ids = asked.id_column or _present(frame, table.get("identifier"))
-    for option, name in (("--id", ids), ("--color", asked.color)):
-        if name is not None and name not in frame.columns:
-            raise TableError(f"{option} {name}: no such column; there are {frame.columns[:10]}.")
+    _check_named(frame, ("--id", ids), ("--color", asked.color))
     named = names_of(fitted) is not None
     shape = shape_of(asked.image, table)
     apart = _apart(asked, metadata, frame.columns)
@@ -220,6 +227,13 @@ def _subject(asked: Asked) -> Any:
     return replace(found, ids=numbers[0], ids_beside=numbers[1])  # rows as the table counts them
 
 
+def _check_named(frame: pl.DataFrame, *named: tuple[str, str | None]) -> None:
+    """Refuse options that name columns which a table does not have."""
+    for option, name in named:
+        if name is not None and name not in frame.columns:
+            raise TableError(f"{option} {name}: no such column; there are {frame.columns[:10]}.")
+
+
 def _apart(asked: Asked, metadata: dict[str, Any], there: list[str]) -> Apart:
     """Return what the report shows beside the model: as asked, else as the model file says."""
     known = apart_in(metadata)
@@ -236,7 +250,7 @@ def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
     """Return the model with its metadata and the table; a model is fitted where none is given."""
     if asked.model is None:
         options = (asked.id_column, asked.components, asked.standardize, asked.seed)
-        more: dict[str, Any] = {"beside": asked.beside, "time": asked.time}
+        more: dict[str, Any] = {"beside": asked.beside, "time": asked.time, "color": asked.color}
         made = fit_here(asked.data, asked.source, asked.choice, *options, asked.name, **more)
         metadata = metadata_of(made.prep) | made.apart.entry()
         return made.model, metadata, pl.concat(made.table.open())
@@ -246,7 +260,14 @@ def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
     ids = asked.id_column or entry.get("identifier")
     opened = open_table(asked.data, asked.source.reading(), ids, must=False, known=entry)
     metadata |= {"table": entry | {"missing": list(opened.missing)}}
-    tell_codes(opened, preparation_of(fitted, metadata, opened.columns, ids))
+    prep = preparation_of(fitted, metadata, opened.columns, ids)
+    tell_codes(opened, prep)
+    if asked.color in prep.names:
+        note(
+            f"column {asked.color!r} colours the rows and is part of the model, so its groups lie "
+            "apart whatever the other columns say. dualpca fit --exclude "
+            f"{columns.quoted(asked.color)} leaves it out."
+        )
     return fitted, metadata, pl.concat(opened.open())
 
 
@@ -291,6 +312,7 @@ def explore(
         str | None, typer.Option("--token", help="Token of the link, for tests; random by default.")
     ] = None,
     time: TimeColumn = None,
+    color: Color = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
     name: NameHere = None,
     components: Components = None,
@@ -318,14 +340,16 @@ def explore(
         frame, when = None, None
         if table is None:
             refuse_fitting(first, choice, components, standardize, name)
-            if time is not None:
-                raise UsageError(f"--time {time}: name a table too, after the model file.")
+            for option, column in (("--time", time), ("--color", color)):
+                if column is not None:
+                    raise UsageError(f"{option} {column}: name a table too, after the model file.")
             fitted, metadata = load_model(first)
         else:
             asked = Asked(model, table, Path(), source, choice, id_column=id_column, name=name)
             asked = asked._replace(components=components, standardize=standardize, seed=seed)
-            asked = asked._replace(time=time)
+            asked = asked._replace(time=time, color=color)
             fitted, metadata, frame = _opened(asked)
+            _check_named(frame, ("--color", color))
             when = _timed(asked, frame, metadata.get("table", {}))
         session = open_session(
             fitted,
@@ -336,6 +360,7 @@ def explore(
             id_column=id_column,
             source=table or "no table",
             time=when,
+            color=color,
         )
         door = open_door(host, port, token)
         held.extend((prepare(session, door, show), door))

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -63,19 +63,19 @@ def run(
     of interrupted work has a true `interrupted`.
     """
     try:
-        with _told_warnings(), _progress(command, hidden=as_json or streams):
+        with _told_warnings(command), _progress(command, hidden=as_json or streams):
             found = work()
         indent = None if streams else 2
         text = json.dumps(plain(found), indent=indent, allow_nan=False) if as_json else words(found)
         if text:
-            print(text, flush=True)
+            print(text if as_json else attributed(command, text), flush=True)
     except (KeyboardInterrupt, InterruptWarning):
         _fail(command, "interrupted; nothing was written.", as_json, INTERRUPTED)
     except BrokenPipeError:
         _discard_output()
         raise typer.Exit(PIPE) from None
     except (ValueError, TypeError, OSError, MemoryError, PolarsError, ArithmeticError) as error:
-        _fail(command, _sentence(error), as_json, status_of(error))
+        _fail(command, attributed(command, _sentence(error)), as_json, status_of(error))
     else:
         if found.get("interrupted"):
             raise typer.Exit(INTERRUPTED)
@@ -92,7 +92,7 @@ def _sentence(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return f"nothing was written: {where}{error.strerror}."
     if isinstance(error, MemoryError):
-        return "out of memory: try --memory-limit, or --sample-rows in fit."
+        return "out of memory: try --memory-limit, or dualpca fit --sample-rows."
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -112,14 +112,14 @@ def _discard_output() -> None:
 
 
 @contextmanager
-def _told_warnings() -> Iterator[None]:
+def _told_warnings(command: str) -> Iterator[None]:
     """Print warnings as sentences, once; one that a fit was interrupted ends the work at once."""
     told = set()
 
     def tell(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
         words = str(message).replace("standardize=True", "--standardize")
         words = words.replace("Use FactorAnalysis", "Use -m fa")
-        words = re.sub(r"\bn_components=(\d+)", r"-q \1", words)
+        words = attributed(command, re.sub(r"\bn_components=(\d+)", r"-q \1", words))
         if (category, words) not in told:
             told.add((category, words))
             kind = "note" if category is NoteWarning else "warning"
@@ -209,6 +209,51 @@ def refuse_json_and_table(as_json: bool, *outputs: str | None) -> None:
     """Refuse to write both a table and JSON to standard output."""
     if as_json and "-" in outputs:
         raise typer.BadParameter("--json and a table cannot both go to standard output.")
+
+
+# --- options in messages -----------------------------------------------------------------------
+
+OPTION = re.compile(r"(?<![\w-])(?<!python )(--[a-z][a-z-]*|-[a-z])(?![\w-])")
+"""An option in a text, but for those of ``python -m``."""
+
+
+@cache
+def options_of(command: str) -> frozenset[str]:
+    """Return the options that a command has, such as --output and -o."""
+    from typer.main import get_command
+
+    from dualpca.app.cli import build
+
+    parameters = vars(get_command(build([command])))["commands"][command].params
+    return frozenset({"--help"}.union(*((*one.opts, *one.secondary_opts) for one in parameters)))
+
+
+def attributed(command: str, words: str) -> str:
+    """Return a message in which options that a command does not have are said to be another's.
+
+    Readers, models and checks are shared by commands, and what helps one of them may be an option
+    of `fit` alone. A message that names the other command itself stays as it is.
+
+    Examples
+    --------
+    >>> attributed("score", "leave it out with --exclude name, or use --na x.")
+    'leave it out with --exclude name, or use --na x. (--exclude is an option of dualpca fit.)'
+    >>> attributed("fit", "leave it out with --exclude name.")
+    'leave it out with --exclude name.'
+    """
+    from dualpca.app.cli import COMMANDS
+
+    named = list(dict.fromkeys(OPTION.findall(words)))
+    own = options_of(command) if named else frozenset()
+    others: dict[str, list[str]] = {}
+    for option in (one for one in named if one not in own):
+        owners = [name for name in COMMANDS if option in options_of(name)]
+        if owners and not any(f"dualpca {name}" in words for name in owners):
+            others.setdefault(owners[0], []).append(option)
+    for name, some in others.items():
+        what = "is an option" if len(some) == 1 else "are options"
+        words = f"{words} ({', '.join(some)} {what} of dualpca {name}.)"
+    return words
 
 
 # --- options that commands share, alone and in groups ------------------------------------------

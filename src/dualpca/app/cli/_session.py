@@ -209,15 +209,21 @@ def lengths_of(table: TableFile, column: str | None, lengths: str | None) -> lis
     return [int(count) for count in np.bincount(runs.to_numpy())]
 
 
-def at_once(table: TableFile, sample_rows: int | None, seed: int) -> TableFile:
-    """Return a table in memory, or a sample of its rows; refuse one that is too large."""
+def at_once(
+    table: TableFile, sample_rows: int | None, seed: int, *, in_order: bool = False
+) -> TableFile:
+    """Return a table in memory, or a sample of its rows; refuse one that is too large.
+
+    Rows that count in their order (`in_order`) are not to be drawn.
+    """
     if sample_rows is not None and sample_rows < table.height:
         note(f"{sample_rows} of {table.height} rows are used, drawn at random (--sample-rows).")
         return table.sampled(sample_rows, seed)
     if not table.whole:
+        fewer = "Use some of them with --sample-rows 10000, or raise"
         raise TableError(
-            f"{table.path} has {table.height} rows, too many for memory. Use some of them with "
-            "--sample-rows 10000, or raise --memory-limit."
+            f"{table.path} has {table.height} rows, too many for memory. "
+            f"{'Use fewer of them, or raise' if in_order else fewer} --memory-limit."
         )
     return table
 
@@ -267,6 +273,7 @@ class Job:
     table: TableFile
     id_column: str | None
     sequence: str | None
+    absent: tuple[str, ...] = ()  # columns of the model that the table lacks
 
     def rows(self, frame: pl.DataFrame) -> Any:
         """Return rows of the table as the model expects them."""
@@ -337,10 +344,34 @@ def start(
         id_column = known
     prep = preparation_of(model, metadata, table.columns, id_column)
     prep = replace(prep, missing=table.missing)
+    table, absent = without_some(table, prep, model)
     tell_codes(table, prep)
     if sequence is None and metadata.get("sequence_column") in table.columns:
         sequence = metadata["sequence_column"]
-    return Job(model, prep, table, id_column, sequence)
+    return Job(model, prep, table, id_column, sequence, absent)
+
+
+def without_some(
+    table: TableFile, prep: Preparation, model: Any
+) -> tuple[TableFile, tuple[str, ...]]:
+    """Return a table with the columns of the model that it lacks, all missing, and their names.
+
+    A table without a single one of them is not one for this model, and others need a model that
+    accepts missing values: both are refused when the rows are read.
+    """
+    absent = tuple(name for name in prep.names if name not in table.columns)
+    if not absent or len(absent) == len(prep.names):
+        return table, ()
+    if not model.__sklearn_tags__().input_tags.allow_nan:
+        return table, ()
+    names = ", ".join(map(repr, absent[:10])) + (", …" if absent[10:] else "")
+    note(f"not in {table.path}, and taken as missing in every row: {names}.")
+    empty = [pl.lit(None).alias(name) for name in absent]
+
+    def frames() -> Iterator[pl.DataFrame]:
+        return (frame.with_columns(empty) for frame in table.open())
+
+    return replace(table, open=frames), absent
 
 
 def method_of(model: Any, *names: str) -> Any:
@@ -348,7 +379,7 @@ def method_of(model: Any, *names: str) -> Any:
     for name in names:
         if hasattr(model, name):
             return getattr(model, name)
-    raise TypeError(f"{type(model).__name__} cannot {names[0]}: fit another --model.")
+    raise TypeError(f"{type(model).__name__} cannot {names[0]}: dualpca fit --model fits another.")
 
 
 def check_output(*outputs: str | None, force: bool = False) -> None:
@@ -385,8 +416,8 @@ def keep_inputs(
         forced = read[at] == replaceable
         what = "the file that standard output goes to" if output == "-" else output
         raise UsageError(
-            f"{what} is read by this command, and the output would replace it. Give another "
-            f"name with --output{', or --force to replace it' if forced else ''}."
+            f"{what} is read by this command, and the output would replace it. Give the output "
+            f"another name{', or --force to replace it' if forced else ''}."
         )
 
 

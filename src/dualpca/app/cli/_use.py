@@ -309,7 +309,7 @@ class _Filling:
     def _mixed(self, frame: pl.DataFrame) -> _Filled:
         """Return what a model of columns of any kind fills."""
         rows, model = self.job.rows(frame), self.job.model
-        missing = unknown(rows)
+        missing = self._unknown(rows)
         if not any(where.any() for where in missing.values()):
             return _Filled(missing, [rows] * (self.draws or 1))
         if self.draws is None:
@@ -341,7 +341,11 @@ class _Filling:
         for name in prep.levels:
             own = [j for j, one in enumerate(prep.features) if one.startswith(f"{name}=")]
             found[name] = np.asarray(missing[:, own].any(axis=1))
-        return found
+        return {name: where for name, where in found.items() if name not in self.job.absent}
+
+    def _unknown(self, rows: pl.DataFrame) -> dict[str, Mask]:
+        """Return in which rows the columns of the table are missing, of columns of any kind."""
+        return unknown(rows.drop(self.job.absent))
 
     def _parameters(self) -> str:
         """Return 'bootstrap' for a table that it can be drawn from, 'fixed' with a note if not."""
@@ -448,6 +452,7 @@ class _Filling:
     def step(self, frame: pl.DataFrame, as_text: bool = False) -> pl.DataFrame:
         """Return a batch with entries filled: with expected values, or several times with draws."""
         found = self.filled(frame)
+        frame = frame.drop(self.job.absent)
         parts = [self._replaced(frame, one, found.missing, as_text) for one in found.tables]
         if self.draws is not None:
             for number, part in enumerate(parts, start=1):
@@ -523,7 +528,7 @@ class _Filling:
         if job.prep.kinds is not None:
             tables = job.model.impute(rows, return_interval=True, level=level)
             value, low, high = (columns.plain(one) for one in tables)
-            return _Filled(unknown(rows), [value]), low, high
+            return _Filled(self._unknown(rows), [value]), low, high
         mean, std = (np.asarray(one) for one in job.model.impute(rows, return_std=True))
         reach = float(ndtri((1 + level) / 2)) * std
         bounds = job.prep.bounds(frame)
@@ -541,7 +546,7 @@ class _Filling:
         kinds = job.prep.kinds or {}
         lines: dict[str, list[Any]] = {name: [] for name in ("row", "column", "level")}
         lines["probability"] = []
-        for name, where in unknown(rows).items():
+        for name, where in self._unknown(rows).items():
             levels = job.model.levels_.get(name)
             if kinds[name] not in LEVELLED or levels is None or not where.any():
                 continue

@@ -311,6 +311,7 @@ def describe(session: Session, columns: list[Column], run: str) -> ModelAnswer:
         spread=(session.spread * session.units.scale).tolist(),
         density=session.lens.density_of,
         time=_time(session),
+        color=session.color,
         level=TOLD,
     )
 

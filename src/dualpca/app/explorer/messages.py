@@ -173,6 +173,7 @@ class ModelAnswer(Answer):
     spread: list[float]
     density: str
     time: TimeAnswer | None
+    color: str | None
     level: float
 
 

@@ -260,6 +260,7 @@ class Session:
     units: Units = AS_IT_IS
     source: str = "no table"
     time: TimeAxis | None = None
+    color: str | None = None  # the column to colour rows by at first
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -713,6 +714,7 @@ def open_session(
     id_column: str | None = None,
     source: str = "no table",
     time: TimeAxis | None = None,
+    color: str | None = None,
 ) -> Session:
     """Return a session for a model and a table; kernel models have training points without one.
 
@@ -731,6 +733,8 @@ def open_session(
         Name of the table.
     time : TimeAxis, optional
         When the rows were measured.
+    color : str, optional
+        The column to colour rows by at first.
     """
     lens, table = lens_of(model), (metadata or {}).get("table", {})
     features = _features(lens, table)
@@ -755,7 +759,7 @@ def open_session(
     shape = shape_of(len(features), image, curve)
     rest = None if frame is None or id_column is None else frame.drop(id_column)
     return Session(
-        lens, X, frame if rest is None else rest, features, ids, shape, units, source, time
+        lens, X, frame if rest is None else rest, features, ids, shape, units, source, time, color
     )
 
 

@@ -99,7 +99,7 @@ def looked_at(subject: Subject, name: str) -> int:
 
 def _choice(name: str | float, asks: str, X: Floats, seed: int) -> RuleChoice:
     label = name if isinstance(name, str) else f"{100 * name:.0f} % of variance"
-    usable = X[:, ~np.isnan(X).all(axis=0)]
+    usable = X[:, np.fmin.reduce(X, axis=0) < np.fmax.reduce(X, axis=0)]  # constants say nothing
     with quietly(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", SelectionWarning)
         try:
@@ -606,6 +606,7 @@ def _biplot(subject: Subject) -> Plot:
     arrows = arrows / subject.spread[:, None] if subject.scale is None else arrows
     length = np.linalg.norm(arrows, axis=1)
     first = np.argsort(-length, kind="stable")[:ARROWS]
+    first = first[length[first] > SMALLEST * length.max()]  # a constant column points nowhere
     reach = REACH * float(np.abs(Z).max()) / (float(length.max()) or 1.0)
     others, extra = beside.arrows(subject)
     tips, outside = arrows[first] * reach, others[:, :2] * reach

@@ -127,12 +127,15 @@ def _held(subject: MixedSubject, j: int) -> str:
     names, counts = _counts(subject, j)
     if not counts.sum():
         return "no entries"
-    if subject.levels[j]:
+    few = subject.kinds[j].startswith(("binary", "ordinal")) and 1 < len(names) <= FEW
+    if subject.levels[j] or few:
         order = np.argsort(-counts, kind="stable")
         parts = [f"{names[k]} {percent(counts[k] / counts.sum())}" for k in order[:TOLD]]
         return ", ".join(parts) + (f" and {len(names) - TOLD} more" if len(names) > TOLD else "")
     known = subject.X[~subject.missing[:, j] & ~subject.bounded[:, j], j]
     low, middle, high = np.quantile(known, [0, 0.5, 1])
+    if low == high:
+        return f"always {said(low, 4)}"
     return f"{said(low, 4)} to {said(high, 4)}, half below {said(middle, 4)}"
 
 
@@ -363,6 +366,7 @@ def _biplot(subject: MixedSubject) -> Plot:
     length = np.linalg.norm(W, axis=1)
     reach = REACH * float(np.abs(Z).max()) / (float(length.max()) or 1.0)
     first = np.argsort(-length, kind="stable")[: ARROWS + 4]
+    first = first[length[first] > 0]  # a constant column points nowhere
     others, extra = beside.arrows(subject)
     tips, outside = W[first] * reach, others[:, :2] * reach
     every = np.concatenate([tips, outside])

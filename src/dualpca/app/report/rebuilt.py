@@ -346,8 +346,8 @@ def _plane(subject: Subject, made: Floats, real: Floats, words: str) -> Plot:
         Z = np.asarray(plane.transform(rows))
         dots = points(Z[:, 0], Z[:, 1], colour, name=name, marker=marker)
         traces.append(dots | {"hovertemplate": "%{fullData.name}<extra></extra>"})
-    ratio = np.asarray(plane.explained_variance_ratio_)
-    x, y = (axis(f"direction {a + 1} ({percent(float(ratio[a]))} of the variance)") for a in (0, 1))
+    # no shares: these are directions of the rows, and those of the model have shares of their own
+    x, y = axis("where real rows vary most"), axis("where they vary most across it")
     label = "Scatter plot of real and invented rows in the plane in which real rows vary most."
     return plot(traces, x, y, label, words + thinned(len(real), subject.n), 480)
 

@@ -596,7 +596,7 @@ def _aside(frame: pl.DataFrame | None, others: Sequence[str]) -> tuple[str, ...]
     for name in others:
         kind = frame[name].dtype
         what = "numbers" if kind.is_numeric() else "dates" if kind.is_temporal() else "text"
-        n = frame[name].n_unique()
-        values = f"{n:,} different values" if n > 1 else "the same in every row"
+        n = frame[name].drop_nulls().n_unique()
+        values = f"{n:,} different values" if n > 1 else "always the same" if n else "no entries"
         found.append(f"{name} ({what}, {values})")
     return tuple(found)

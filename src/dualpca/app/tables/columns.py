@@ -30,6 +30,8 @@ MANY = 50
 """Number of values above which --one-hot is not suggested."""
 LONGEST = 40
 """Characters of a cell that messages show."""
+DATES = "dates or times"
+"""What columns are said to hold that have dates as dates, or as text."""
 DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
 
 
@@ -120,7 +122,7 @@ def numbers(
         else:
             columns.append(found)
     if refused:
-        raise TableError(refusal(refused))
+        raise TableError(misfit(refused))
     return pl.DataFrame(columns)
 
 
@@ -168,6 +170,18 @@ def refusal(refused: Sequence[Refused]) -> str:
     )
 
 
+def misfit(refused: Sequence[Refused]) -> str:
+    """Return what is wrong with columns of a fitted model, and what helps."""
+    name, what, example, *_ = refused[0]
+    more = f", and so do {len(refused) - 1} more" if refused[1:] else ""
+    code = quoted(example.strip("'"))
+    remedy = "" if what == DATES else f", or treat an entry as missing with --na {code}"
+    return (
+        f"column {name!r} of the model holds {what} in this table (such as {example}), but the "
+        f"model needs numbers there{more}. Correct the table{remedy}."
+    )
+
+
 def quoted(name: str) -> str:
     """Return a name quoted for a shell."""
     return name if re.fullmatch(r"[\w.:=+,-]+", name) else "'" + name.replace("'", "'\\''") + "'"
@@ -210,7 +224,7 @@ def number(column: pl.Series) -> pl.Series | Refused:
         return column.cast(pl.Float64).fill_null(float("nan"))
     if kind.is_temporal():
         values = column.drop_nulls()
-        return Refused(column.name, "dates or times", _example(values), False)
+        return Refused(column.name, DATES, _example(values), False)
     if kind in TEXTUAL:
         text = texts(column)
         text = text.set(text.is_in(MISSING), None)
@@ -259,7 +273,7 @@ UNITS = re.compile(r"[$€£¥]\s*[+-]?\d[\d.,'’]*|[+-]?\d[\d.,'’]*(\s*[%‰
 def refused_text(name: str, first: str, n_values: int) -> Refused:
     """Return why a column of text is refused, by one of its entries that is not a number."""
     if DATE.fullmatch(first):
-        return Refused(name, "dates or times", shown(first), False)
+        return Refused(name, DATES, shown(first), False)
     if NOTATION.fullmatch(first):
         what = "numbers in another notation (see --decimal; no thousands separators)"
         return Refused(name, what, shown(first), False)
@@ -409,7 +423,7 @@ def mixed(
         else:
             found.append(_whole(values.fill_nan(None)))
     if refused:
-        raise TableError(refusal(refused))
+        raise TableError(misfit(refused))
     return pl.DataFrame(found)
 
 

@@ -16,6 +16,7 @@ import polars as pl
 
 from dualpca.app.tables.columns import (
     DATE,
+    DATES,
     NOTATION,
     UNITS,
     Refused,
@@ -148,6 +149,12 @@ class Figures:
             values.to_numpy(), np.arange(start, start + n)
         ):
             self.run = None
+
+    @property
+    def single(self) -> float | None:
+        """Return the value of a column that has one only; None otherwise."""
+        values = {*self.codes, *((self.low, self.high) if self.low <= self.high else ())}
+        return values.pop() if len(values) == 1 and self.known > 1 else None
 
     @property
     def dated(self) -> bool:
@@ -403,7 +410,7 @@ def choose(
       different whole numbers under a name such as id, numbers that count the rows.
     - Text with two levels becomes one column of zeros and ones, with up to 20 levels one column
       per level but the most frequent, which follows from the others.
-    - Columns without entries, and text that is always the same, are left out.
+    - Columns without entries, text that is always the same, and dates are left out.
 
     Parameters
     ----------
@@ -430,7 +437,7 @@ def choose(
     """
     made = Choices([], {}, {}, None, [], [], [])
     refused: list[Refused] = []
-    left: dict[str, list[str]] = {"empty": [], "same": [], "text": [], "dates": []}
+    left: dict[str, list[str]] = {"empty": [], "same": [], "text": [], "dates": [], "days": []}
     bounds: list[str] = []
     given = kinds or {}
     verdicts = {
@@ -446,7 +453,9 @@ def choose(
     rows = identifier or (complete[0] if complete else None)
     for name, one in found.columns.items():
         verdict = verdicts[name]
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, Refused) and verdict.what == DATES and not (asked or name in given):
+            left["days"].append(name)
+        elif isinstance(verdict, Refused):
             stray = isinstance(one, Words) and verdict.stray is not None
             where = f" in {label(one.row, rows)}" if isinstance(one, Words) and stray else ""
             refused.append(verdict._replace(example=verdict.example + where))
@@ -481,6 +490,7 @@ def choose(
         why = "" if ids else ": none of them holds numbers"
         raise TableError(f"no column is left{why}. " + " ".join(made.notes))
     made.notes.extend(_code_notes(found, made.names))
+    made.notes.extend(_constant_notes(found, [k for k in made.names if k not in made.levels]))
     made.notes.extend(_lost_notes(found, made.names))
     for name in made.names:
         made.notes.extend(_suspicions(name, found.columns[name]))
@@ -656,15 +666,40 @@ def _left_notes(
         notes.append(f"left out because they look like identifiers: {_listed(others)}.")
     words = {
         "empty": "left out because they have no entries",
-        "same": "left out because all of their entries are the same text",
+        "same": "left out because all of their entries are the same",
         "text": "left out because they do not hold numbers",
+        "days": "left out because they hold dates or times",
         "dates": "left out because their whole numbers are dates, such as 20200113 "
         "(--columns chooses columns)",
     }
     for reason, names in left.items():
+        told = [repr(name) + _only_text(found.columns[name], reason) for name in names]
         if names:
-            notes.append(f"{words[reason]}: {_listed([repr(name) for name in names])}.")
+            notes.append(f"{words[reason]}: {_listed(told)}.")
     return notes
+
+
+def _only_text(one: Figures | Words | Refused, reason: str) -> str:
+    """Return the text of a column that has one only, in brackets."""
+    level = next(iter(one.levels or ()), None) if isinstance(one, Words) else None
+    return "" if reason != "same" or level is None else f" ({shown(level)})"
+
+
+def _constant_notes(found: Profile, names: Sequence[str]) -> list[str]:
+    """Return a note on columns of numbers that are the same in every row, if there are any."""
+    same = []
+    for name in names:
+        one = found.columns[name]
+        figures = one.figures if isinstance(one, Words) else one
+        bounded = isinstance(one, Words) and one.bounds
+        value = figures.single if isinstance(figures, Figures) and not bounded else None
+        if value is not None:
+            same.append(f"{name!r} ({value:.12g})")
+    if not same or len(same) == len(names):  # where no column varies, the fit says so
+        return []
+    they = "it stays" if len(same) == 1 else "they stay"
+    told = f"{they} in the model, where constants say nothing (--exclude leaves columns out)"
+    return [f"the same number in every row: {_listed(same)}; {told}."]
 
 
 def _why(one: Figures | Words | Refused) -> str:

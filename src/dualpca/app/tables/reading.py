@@ -399,7 +399,8 @@ def _binary(path: str, source: Opener, how: Reading, piece: int | None) -> Table
     if kind == "xlsx":
         return _sheet(path, source, how)
     if piece is None or kind == "npz":
-        return _in_memory(path, _loaded(path, source, how.array))
+        frame, notes = _loaded(path, source, how.array)
+        return _in_memory(path, frame, notes=notes)
     return _mapped(path, piece)
 
 
@@ -690,29 +691,39 @@ def _is_whole(column: pl.Series) -> bool:
     return bool(((column == column.round()) & (column.abs() < 2**53)).all())
 
 
-def _loaded(path: str, source: Opener, array: str | None = None) -> pl.DataFrame:
-    """Return the matrix of an NPY or NPZ file."""
+def _loaded(
+    path: str, source: Opener, array: str | None = None
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Return the matrix of an NPY or NPZ file, and a note where there are others."""
+    notes: tuple[str, ...] = ()
     try:
         with source() as file:
             found = np.load(io.BytesIO(file.read()), allow_pickle=False)
-        matrix = found if isinstance(found, np.ndarray) else _only(found, path, array)
+        if isinstance(found, np.ndarray):
+            matrix = found
+        else:
+            name = _only(list(found.files), path, array)
+            matrix, others = found[name], [one for one in found.files if one != name]
+            if array is None and others:
+                there = ", ".join(map(repr, others[:10])) + (", …" if others[10:] else "")
+                notes = (f"array {name!r} of {path} is read; --array reads another: {there}.",)
     except TableError:
         raise
     except Exception as error:  # zipfile and NumPy raise many kinds
         raise TableError(f"{path} is not a valid NumPy file: {first_line(error)}.") from error
     names = _check_matrix(matrix, path)
-    return pl.DataFrame(np.ascontiguousarray(matrix), schema=names, orient="row")
+    return pl.DataFrame(np.ascontiguousarray(matrix), schema=names, orient="row"), notes
 
 
-def _only(archive: Any, path: str, array: str | None) -> Any:
-    names = list(archive.files)
+def _only(names: list[str], path: str, array: str | None) -> str:
+    """Return the name of the array to read: as given, else the only one, or X."""
     if array is None and names != names[:1] and "X" not in names:
         raise TableError(
             f"{path} holds {names}: expected one array, or one called X. Choose with --array."
         )
     if array is not None and array not in names:
         raise TableError(f"--array {array}: no such array in {path}; there are {names}.")
-    return archive[array or ("X" if "X" in names else names[0])]
+    return array or ("X" if "X" in names else names[0])
 
 
 def _check_matrix(matrix: np.ndarray[Any, Any], path: str) -> list[str]:

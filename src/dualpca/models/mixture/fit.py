@@ -691,6 +691,7 @@ def warn_of_collapse(found: FittedMixture) -> None:
             "Use fewer mixtures or components, tied_noise=True, a larger noise_floor, or more "
             "starts (n_init).",
             CollapseWarning,
+            degenerate=True,
         )
 
 

@@ -70,9 +70,11 @@ function fillControls() {
   }
 }
 
-/** What to colour by at first: components, else a column of categories. */
+/** What to colour by at first: what was asked for, else components, else a column of categories. */
 function first() {
-  const { columns } = state.model;
+  const { columns, color } = state.model;
+  const asked = columns.findIndex((one) => one.name === color && one.kind !== "none");
+  if (asked >= 0) return String(asked);
   const good = columns.findIndex((one) => one.kind === "category" && one.origin !== "feature");
   return good < 0 ? "" : String(good);
 }
