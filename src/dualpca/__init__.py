@@ -45,7 +45,9 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.twin import TwinKernelPCA as TwinKernelPCA
     from dualpca.files.checkpoints import Checkpoint as Checkpoint
     from dualpca.gaussian.control_limits import Outliers as Outliers
+    from dualpca.gaussian.pooling import JointTest as JointTest
     from dualpca.gaussian.pooling import Pooled as Pooled
+    from dualpca.gaussian.pooling import PooledModel as PooledModel
     from dualpca.gaussian.pooling import pool as pool
     from dualpca.gaussian.selection import Selection as Selection
     from dualpca.gaussian.supplementary import Supplementary as Supplementary
@@ -71,6 +73,7 @@ _HOMES = {
     "Generator": "estimators.generator",
     "HiddenMarkovPCA": "estimators.hidden_markov",
     "Imputer": "estimators.imputer",
+    "JointTest": "gaussian.pooling",
     "KernelPCA": "estimators.kernel",
     "KernelSearch": "estimators.kernel_search",
     "LatentPosterior": "estimators.probabilistic_kernel",
@@ -81,6 +84,7 @@ _HOMES = {
     "PCA": "estimators.pca",
     "PPCA": "estimators.ppca",
     "Pooled": "gaussian.pooling",
+    "PooledModel": "gaussian.pooling",
     "ProbabilisticKernelPCA": "estimators.probabilistic_kernel",
     "RobustPPCA": "estimators.robust",
     "Selection": "gaussian.selection",
