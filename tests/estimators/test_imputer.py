@@ -191,6 +191,31 @@ def test_names_and_frames_survive(library):
     np.testing.assert_allclose(got[0].to_numpy(), bare.transform(X))
 
 
+DRAWING = [
+    name for name in dualpca.__all__ if hasattr(getattr(dualpca, name), "sample_imputations")
+]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("name", DRAWING)
+def test_draws_of_a_frame_are_frames(name, library):
+    frames = pytest.importorskip(library)
+    X = table(60, 3)
+    columns = [f"c{j}" for j in range(X.shape[1])]
+    made = {"index": [f"row {i}" for i in range(len(X))]} if library == "pandas" else {}
+    frame = frames.DataFrame({k: X[:, j] for j, k in enumerate(columns)}, **made)
+    given = {"n_components": 1} if name == "CopulaPPCA" else {}
+    model = getattr(dualpca, name)(**given).fit(frame)
+    tables = model.sample_imputations(frame, 2, random_state=0, parameters="fixed")
+    assert [type(one) for one in tables] == [frames.DataFrame] * 2
+    fresh = getattr(dualpca, name)(**given).fit(X)
+    plain = np.asarray(fresh.sample_imputations(X, 2, random_state=0, parameters="fixed"))
+    for one, expected in zip(tables, plain, strict=True):
+        assert list(one.columns) == columns
+        np.testing.assert_allclose(np.asarray(one, dtype=float), expected)
+        assert library == "polars" or list(one.index) == list(frame.index)
+
+
 def test_a_saved_imputer_fills_alike(tmp_path):
     X = np.round(4 * table(60, 3))
     imputer = Imputer(1, method="matching", bounds=(0, None), rounding="auto").fit(X)

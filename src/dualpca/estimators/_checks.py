@@ -323,6 +323,12 @@ def as_frame(table: Array, like: Any, names: Any = None) -> Any:
     return type(like)(table, schema=columns, orient="row")
 
 
+def as_frames(tables: Array, like: Any) -> Any:
+    """Return tables (m, n, d) as a list of m frames where `like` is a frame."""
+    found = [as_frame(tables[k, ...], like) for k in range(int(tables.shape[0]))]
+    return tables if not found or type(found[0]) is type(tables) else found
+
+
 def check_bootstrap(estimator: Estimator, least: int, known: Host, word: str) -> None:
     """Refuse to bootstrap fewer rows than `least` with known entries, or a column without any."""
     count = int(known.any(axis=1).sum())

@@ -516,7 +516,7 @@ class LatentEstimator(LinearEstimator):
         *,
         parameters: str = "bootstrap",
         sample_weight: Weights = None,
-    ) -> Array:
+    ) -> Any:
         """Draw completed tables: each NaN replaced by a draw from its distribution.
 
         Entries of one row are drawn together, so their correlations are right: fit any analysis
@@ -524,7 +524,7 @@ class LatentEstimator(LinearEstimator):
 
         Parameters
         ----------
-        X : array of shape (n, d)
+        X : array or frame of shape (n, d)
             The training table, or one like it.
         n_draws : int, default=5
         random_state : None, int, Generator or RandomState, default=None
@@ -540,7 +540,7 @@ class LatentEstimator(LinearEstimator):
 
         Returns
         -------
-        array of shape (n_draws, n, d)
+        array of shape (n_draws, n, d), or a list of frames for a frame
 
         Notes
         -----
@@ -561,14 +561,8 @@ class LatentEstimator(LinearEstimator):
         True
         """
         n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
-        rows = self._asked(X, "sample_imputations")
-        found = drawn_parameters(self, rows, n_draws, rng, parameters, sample_weight)
-        if found is None:
-            tables = gaussian.drawn_imputations(self._working.factors, rows, n_draws, rng)
-        else:
-            tables = completing.sampled_imputations(found, rows, rng)
-        tables = self._outward(Units.filled, tables, self._given(X, "sample_imputations"))
-        return self._home(backend.cast_like(tables, rows), X)
+        tables = drawn_tables(self, X, n_draws, rng, parameters, sample_weight)
+        return _checks.as_frames(tables, X)
 
     @on_rows(chunked=False)
     def conditional(self, X: Array, features: Any = None) -> tuple[Array, Array]:
@@ -773,6 +767,26 @@ def refits_parameters(estimator: LinearEstimator, rows: Array, parameters: str) 
     return enough and completing.needs_refits(
         model.factors, rows, estimator._refit_request().diagonal
     )
+
+
+def drawn_tables(
+    estimator: LinearEstimator,
+    X: Rows,
+    n_draws: int,
+    rng: np.random.Generator,
+    parameters: str,
+    sample_weight: Weights,
+) -> Array:
+    """Return completed tables as an array (n_draws, n, d), whatever X is."""
+    rows = estimator._asked(X, "sample_imputations")
+    found = drawn_parameters(estimator, rows, n_draws, rng, parameters, sample_weight)
+    if found is None:
+        tables = gaussian.drawn_imputations(estimator._working.factors, rows, n_draws, rng)
+    else:
+        tables = completing.sampled_imputations(found, rows, rng)
+    given = estimator._given(X, "sample_imputations")
+    tables = estimator._outward(Units.filled, tables, given)
+    return estimator._home(backend.cast_like(tables, rows), X)
 
 
 def drawn_parameters(

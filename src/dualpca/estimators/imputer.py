@@ -18,7 +18,7 @@ from dualpca.data.kinds import has_other_columns, library_of
 from dualpca.errors import expected
 from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._linear import drawn_parameters
+from dualpca.estimators._linear import drawn_parameters, drawn_tables
 from dualpca.estimators._shell import AUTO, Estimator, on_rows, parametrized
 from dualpca.estimators._types import Column, Kinds, Rows, Seed, Weights
 from dualpca.estimators.bayesian import BayesianPCA
@@ -449,20 +449,19 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         """
         n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
         inner = self.model_
-        if self._fitted.donors is None:
+        if isinstance(self._fitted.model, MixedModel):
             options = {"parameters": parameters, "sample_weight": sample_weight}
             tables = inner.sample_imputations(X, n_draws, rng, **options)
-            if isinstance(self._fitted.model, MixedModel):
-                return np.stack(tables) if isinstance(tables[0], np.ndarray) else tables
+            return np.stack(tables) if isinstance(tables[0], np.ndarray) else tables
+        if self._fitted.donors is None:
+            tables = drawn_tables(inner, X, n_draws, rng, parameters, sample_weight)
         else:
             rows, base = inner._asked(X, "sample_imputations"), self._transform(X)
             found = drawn_parameters(inner, rows, n_draws, rng, parameters, sample_weight)
             found = repeat(inner._working.factors, n_draws) if found is None else found
             tables = [self._matched(X, factors, base, rng) for factors in found]
             tables = backend.namespace(base).stack(tables)
-        tables = self._kept_within(tables, X)
-        frames = [_checks.as_frame(tables[k, ...], X) for k in range(n_draws)]
-        return tables if type(frames[0]) is type(tables) else frames
+        return _checks.as_frames(self._kept_within(tables, X), X)
 
     def _refuse_chunked(self, X: Rows) -> None:
         """Refuse what needs all rows of a chunked table."""
