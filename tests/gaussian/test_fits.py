@@ -4,6 +4,7 @@ tests/gaussian/mice/pooled.R made the tables and mice's numbers. Packages that m
 are stood for by objects that offer the same; with the packages themselves where they are there.
 """
 
+import pickle
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -68,6 +69,13 @@ def test_pooled_models_of_sklearn_are_those_of_mice(kind):
     if kind == "logistic":  # the outcome was observed: one for all tables
         once = pool(fits, X=[t[FEATURES] for t in tables()], y=y[0])
         np.testing.assert_allclose(once.variance, found.variance, rtol=1e-12)
+
+
+def test_a_pooled_table_is_pickled():
+    fits, y = of_sklearn("linear")
+    pooled = pool(fits, X=[t[FEATURES] for t in tables()], y=y)
+    again = pickle.loads(pickle.dumps(pooled))
+    assert repr(again) == repr(pooled) and again.test("age", "D3") == pooled.test("age", "D3")
 
 
 def test_models_without_intercept_have_none():
@@ -233,6 +241,7 @@ def test_results_of_statsmodels_are_pooled_as_by_mice(kind):
     found = pool(of_statsmodels(kind))
     assert_as_mice(found, kind)
     assert found.terms == (("Intercept",) if kind != "cox" else ()) + tuple(FEATURES)
+    assert repr(pickle.loads(pickle.dumps(found))) == repr(found)
     mine, theirs = pool(results(kind)).test(FEATURES[:2], "D3"), found.test(FEATURES[:2], "D3")
     np.testing.assert_allclose(theirs, mine, rtol=1e-5)
 

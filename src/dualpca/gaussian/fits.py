@@ -6,6 +6,7 @@ None of these packages is imported here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,7 +108,12 @@ def _likelihood_of(fit: Any) -> Callable[[Host], float] | None:
     reported = float(fit.llf)
     if not abs(own - reported) <= SAME_LIKELIHOOD * max(abs(reported), 1.0):
         return None
-    return lambda at: float(model.loglike(at))
+    return partial(_likelihood_at, model.loglike)
+
+
+def _likelihood_at(loglike: Callable[[Host], float], at: Host) -> float:
+    """Return a log-likelihood as a number; a function of its own, so that results are pickled."""
+    return float(loglike(at))
 
 
 def _read_fitter(fit: Any) -> FittedRegression:
