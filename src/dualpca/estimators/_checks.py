@@ -323,7 +323,7 @@ def as_frame(table: Array, like: Any, names: Any = None) -> Any:
     return type(like)(table, schema=columns, orient="row")
 
 
-def as_frames(tables: Array, like: Any) -> Any:
+def as_frames(tables: Array, like: Rows) -> Any:
     """Return tables (m, n, d) as a list of m frames where `like` is a frame."""
     found = [as_frame(tables[k, ...], like) for k in range(int(tables.shape[0]))]
     return tables if not found or type(found[0]) is type(tables) else found

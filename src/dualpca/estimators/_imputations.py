@@ -74,17 +74,16 @@ def with_imputations(
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.linear_model import LinearRegression
     >>> from dualpca import PPCA, pool
     >>> X = np.random.default_rng(0).normal(size=(60, 3)).cumsum(axis=1)
     >>> X[:15, 1] = np.nan
+    >>> def mean(table):
+    ...     return table[:, 1].mean(), table[:, 1].var(ddof=1) / 60
     >>> model = PPCA(2).fit(X)
-    >>> means = model.with_imputations(X, lambda table: table[:, 1].mean(), random_state=0)
-    >>> lower = model.with_imputations(
-    ...     X, lambda table: table[:, 1].mean(), random_state=0, delta={1: -1.0}
-    ... )
-    >>> len(means), round(float(np.mean(lower) - np.mean(means)), 2)
-    (20, -0.25)
+    >>> found = pool(*zip(*model.with_imputations(X, mean, random_state=0)), dof=59)
+    >>> lower = pool(*zip(*model.with_imputations(X, mean, random_state=0, delta={1: -1})), dof=59)
+    >>> round(lower.estimate - found.estimate, 2)
+    -0.25
     """
     derived = {} if passive is None else _places(self, passive, X)
     known = [at for at in derived if isinstance(at, int)]
