@@ -110,7 +110,7 @@ SECONDS, RATIO = value("s", "seconds"), value("ratio", "ratio", ".2f")
 BESIDE = [
     value("ms", "seconds", ".3g", 1000),
     value("error", "error", ".0e"),
-    text("fastest other as accurate", "peer"),
+    Column("fastest other as accurate", lambda row: row["peer"] or "none", number=False),
     value("its ms", "theirs", ".3g", 1000),
     RATIO,
     Column("all others: ms (error)", lambda row: others(row["others"]), number=False),
@@ -481,6 +481,17 @@ def large_fits(results: Results) -> str:
     return table(COLUMNS["gpu:kernel"], rows) if rows else NOTHING
 
 
+def several_gpus(results: Results) -> str:
+    """Return what several GPUs would gain, where that was measured."""
+    if not rows_of(results, "gpu", "shared"):
+        return ""
+    told = (
+        "What several GPUs would gain, from shares of a pass that were timed one by one on one "
+        "GPU, and copies through the memory of the host:"
+    )
+    return f"{told}\n\n{listing(results, 'gpu:shared')}\n\n"
+
+
 TABLES: dict[str, Callable[..., str]] = {
     "by_default": by_default,
     "choices": choices,
@@ -495,6 +506,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "loaded": loaded,
     "ranges": ranges,
     "searches": searches,
+    "several_gpus": several_gpus,
     "table": listing,
     "verdicts": verdicts,
 }

@@ -123,7 +123,7 @@ def _two_sets_tail(x: Floats, sets: Sequence[Floats], tails: float) -> Floats:
     height = 0.5 * bends + s * (x - 1)
     curve = 2 * (m * (one / a) ** 2 + k * (two / b) ** 2 + D * (g / c) ** 2)
     w, u = np.sign(s) * np.sqrt(np.maximum(2 * height, 0.0)), s * np.sqrt(curve)
-    near = np.abs(w) < NEAR_MEAN
+    near = np.abs(w) < AT_THE_MEAN
     w_or_1, u_or_1 = np.where(near, 1.0, w), np.where(near, 1.0, u)
     curve = 2 * (m * one**2 + k * two**2 + D * g**2)
     skew = 8 * (m * one**3 + k * two**3 - D * g**3) / curve**1.5
@@ -135,7 +135,7 @@ def _two_sets_tail(x: Floats, sets: Sequence[Floats], tails: float) -> Floats:
     return np.where(large, 0.0, found)
 
 
-NEAR_MEAN = 1e-5
+AT_THE_MEAN = 1e-5
 """Distance from the mean, in deviations, below which 1/u − 1/w is taken from its expansion."""
 
 
