@@ -92,7 +92,7 @@ def with_imputations(
         what = "of columns that are not passive: those are computed"
         raise ValueError(expected("delta", what, delta))
     left_out = _checks.column_numbers(self, not_predictors, "not_predictors")
-    tables: Any = self.sample_imputations(
+    tables = self.sample_imputations(
         X, n_draws, random_state, parameters=parameters, sample_weight=sample_weight,
         not_predictors=[*left_out, *known],
     )  # fmt: skip
