@@ -230,7 +230,7 @@ class PooledModel:
             Names in `terms`. The name of a factor of a formula, such as 'C(site)', stands for
             all its levels.
         method : {'D1', 'D3'}, default='D1'
-            'D1': the Wald test of the pooled coefficients (Li, Raghunathan & Rubin 1991), with
+            'D1': the Wald test of the pooled coefficients (Li et al. 1991), with
             Reiter's degrees of freedom (2007). 'D3': the likelihood ratio (Meng & Rubin 1992), for
             models of statsmodels and scikit-learn; fitters of lifelines offer no log-likelihood.
 
@@ -535,7 +535,7 @@ def _joint(statistic: float, k: int, dof: float, r: float) -> JointTest:
 
 
 def _li(r: float, t: int, k: int) -> float:
-    """Return the degrees of freedom of Li, Raghunathan & Rubin (1991); t = k(m − 1)."""
+    """Return the degrees of freedom of Li et al. (1991); t = k(m − 1)."""
     if r == 0:
         return math.inf
     if t > 4:
