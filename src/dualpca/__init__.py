@@ -46,7 +46,9 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.twin import TwinKernelPCA as TwinKernelPCA
     from dualpca.files.checkpoints import Checkpoint as Checkpoint
     from dualpca.gaussian.control_limits import Outliers as Outliers
+    from dualpca.gaussian.pooling import JointTest as JointTest
     from dualpca.gaussian.pooling import Pooled as Pooled
+    from dualpca.gaussian.pooling import PooledModel as PooledModel
     from dualpca.gaussian.pooling import pool as pool
     from dualpca.gaussian.selection import Selection as Selection
     from dualpca.gaussian.supplementary import Supplementary as Supplementary
@@ -73,6 +75,7 @@ _HOMES = {
     "HiddenMarkovPCA": "estimators.hidden_markov",
     "Imputer": "estimators.imputer",
     "KernelCCA": "estimators.kernel_canonical",
+    "JointTest": "gaussian.pooling",
     "KernelPCA": "estimators.kernel",
     "KernelSearch": "estimators.kernel_search",
     "LatentPosterior": "estimators.probabilistic_kernel",
@@ -83,6 +86,7 @@ _HOMES = {
     "PCA": "estimators.pca",
     "PPCA": "estimators.ppca",
     "Pooled": "gaussian.pooling",
+    "PooledModel": "gaussian.pooling",
     "ProbabilisticKernelPCA": "estimators.probabilistic_kernel",
     "RobustPPCA": "estimators.robust",
     "Selection": "gaussian.selection",

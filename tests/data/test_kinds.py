@@ -6,7 +6,16 @@ import polars as pl
 import pytest
 
 from dualpca import Censored
-from dualpca.data.kinds import TableKinds, cells_of, ends_of, guess, opened_table
+from dualpca.data.kinds import (
+    TableKinds,
+    cells_of,
+    column_of,
+    ends_of,
+    guess,
+    opened_table,
+    replaced,
+    shifted,
+)
 from dualpca.errors import EmptyColumnError, NonFiniteError
 
 GRADES = ["low", "middle", "high"]
@@ -257,3 +266,24 @@ def test_columns_of_another_type_than_in_fit():
     new = pd.DataFrame({"a": pd.Categorical(["z", "x"])})
     assert kinds.entries(new).low[:, 0].tolist() == [2, 0]
     assert kinds.entries(pl.DataFrame({"a": ["y", "x"]})).low[:, 0].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("kind", ["array", "pandas", "polars"])
+def test_a_column_is_shifted_and_replaced_in_a_copy(kind):
+    rows = np.array([[1.0, 2.0], [3.0, 4.0]])
+    frames = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "array": np.array}
+    X = frames[kind](rows) if kind != "polars" else pl.DataFrame(rows, schema=["a", "b"])
+    found = replaced(X, 1, shifted(column_of(X, 1), np.array([0.0, 0.5])))
+    assert type(found) is type(X)
+    np.testing.assert_array_equal(np.asarray(found), [[1, 2], [3, 4.5]])
+    np.testing.assert_array_equal(np.asarray(X), rows)
+    np.testing.assert_array_equal(np.asarray(replaced(X, 0, [7, 8])), [[7, 2], [8, 4]])
+    if kind != "array":
+        wider = replaced(X, "c", [5, 6])
+        assert list(wider.columns)[2] == "c" and X.shape == (2, 2)
+
+
+def test_whole_columns_stay_whole_under_whole_shifts():
+    for X in (pd.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [1, 2]})):
+        assert "nt64" in str(shifted(column_of(X, 0), np.array([0, 3])).dtype)
+        assert "loat64" in str(shifted(column_of(X, 0), np.array([0.0, 0.5])).dtype)

@@ -133,6 +133,14 @@ class Entries(NamedTuple):
         low = self.low[index]
         return Entries(low, low if self.high is self.low else self.high[index])
 
+    def hiding(self, columns: Sequence[int]) -> Entries:
+        """Return the entries with some columns missing."""
+        if not columns:
+            return self
+        low, high = self.low.copy(), self.high.copy()
+        low[:, list(columns)] = high[:, list(columns)] = np.nan
+        return Entries(low, high)
+
 
 # --- One column as it comes ----------------------------------------------------------------------
 
@@ -216,10 +224,7 @@ def opened_table(X: Any) -> Any:
 
 def cells_of(X: Any, j: int) -> Cells:
     """Return column j of a frame or an array."""
-    library = library_of(X)
-    if library == "polars":
-        return column_cells(X.to_series(j))
-    return column_cells(X.iloc[:, j] if library == "pandas" else X[:, j])
+    return column_cells(column_of(X, j))
 
 
 def column_cells(column: Any) -> Cells:
@@ -830,6 +835,44 @@ def _polars_filled(column: Any, where: Host, new: Host) -> Any:
     other = pl.Series(column.name, values, dtype=pl.String if text else dtype)
     found = old.zip_with(pl.Series(~where), other)
     return found.cast(dtype) if text else found
+
+
+def column_of(table: Any, j: int) -> Any:
+    """Return a column of a frame or an array."""
+    library = library_of(table)
+    if library == "polars":
+        return table.to_series(j)
+    return table.iloc[:, j] if library == "pandas" else table[:, j]
+
+
+def shifted(column: Any, shift: Host) -> Any:
+    """Return a column with host numbers added."""
+    if type(column).__module__.startswith("polars"):
+        return column + sys.modules["polars"].Series(shift)
+    return column + (backend.constants(shift, column) if backend.is_foreign(column) else shift)
+
+
+def replaced(table: Any, at: Any, values: Any) -> Any:
+    """Return a table with other values in a column, by number, or by the name of a new one."""
+    library = library_of(table)
+    if library == "polars":
+        pl = sys.modules["polars"]
+        name = table.columns[at] if isinstance(at, int) else at
+        series = values if isinstance(values, pl.Series | pl.Expr) else pl.Series(values)
+        return table.with_columns(series.alias(name))
+    if library == "pandas":
+        found = table.copy()
+        if isinstance(at, int):
+            found.isetitem(at, values)
+        else:
+            found[at] = values
+        return found
+    if backend.is_foreign(table):
+        xp, d = backend.namespace(table), int(table.shape[1])
+        return xp.where(backend.constants(np.arange(d) == at, table) > 0, values[:, None], table)
+    rows = np.array(table)
+    rows[:, at] = values
+    return rows
 
 
 def _typed(column: ColumnKind, values: Host) -> Host:

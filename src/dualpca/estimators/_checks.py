@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualpca.arrays import Array, backend, is_torch_generator, seed_of
 from dualpca.data import (
@@ -25,7 +25,7 @@ from dualpca.data import (
     target_of,
 )
 from dualpca.errors import EmptyColumnError, caused_by, expected
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import Columns, Rows, Seed, Weights
 from dualpca.files.checkpoints import resuming
 
 if TYPE_CHECKING:
@@ -370,6 +370,25 @@ def named_constants(estimator: Estimator, table: Table) -> AbstractContextManage
         return f"Columns {names} have the same value in all rows: leave them out."
 
     return caused_by(words)
+
+
+def column_number(estimator: Estimator, column: object, name: str) -> int:
+    """Return the number of a column that a parameter names, by its name in the frame or number."""
+    check_is_fitted(estimator)
+    names = list(getattr(estimator, "feature_names_in_", ()))
+    d = int(estimator.n_features_in_)
+    j = names.index(column) if column in names else column
+    if isinstance(j, bool) or not isinstance(j, Integral) or not 0 <= int(j) < d:
+        there = names[:10] if names else f"0 to {d - 1}"
+        raise ValueError(expected(name, f"of columns of X, {there}", column))
+    return int(j)
+
+
+def column_numbers(estimator: Estimator, columns: Columns, name: str) -> list[int]:
+    """Return the numbers of several columns; none for None."""
+    if isinstance(columns, str):
+        raise ValueError(expected(name, f"a list of columns, such as [{columns!r}]", columns))
+    return [column_number(estimator, column, name) for column in columns or ()]
 
 
 @contextmanager

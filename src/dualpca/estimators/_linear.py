@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from dualpca.data import Units, has_missing, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DependenceWarning, expected, warn
 from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
+from dualpca.estimators._imputations import with_imputations
 from dualpca.estimators._shell import Estimator, average_density, on_rows
-from dualpca.estimators._types import Rows, Seed, Weights
+from dualpca.estimators._types import Columns, Rows, Seed, Weights
 from dualpca.gaussian import Factors, Judge, Outliers, ParameterErrors, Reference, Statistics
 from dualpca.models import completing
 from dualpca.models.completing import RefitRequest
@@ -531,6 +532,7 @@ class LatentEstimator(LinearEstimator):
         *,
         parameters: str = "bootstrap",
         sample_weight: Weights = None,
+        not_predictors: Columns = None,
     ) -> Any:
         """Draw completed tables: each NaN replaced by a draw from its distribution.
 
@@ -552,6 +554,9 @@ class LatentEstimator(LinearEstimator):
             cover 88 %.
         sample_weight : array of shape (n,), default=None
             As in `fit`: a row of weight 2 is drawn into bootstraps as two rows would be.
+        not_predictors : sequence of str or int, default=None
+            Columns that are imputed and impute no others: draws are from the fitted model, given
+            what is observed in the other columns alone.
 
         Returns
         -------
@@ -576,8 +581,11 @@ class LatentEstimator(LinearEstimator):
         True
         """
         n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
-        tables = drawn_tables(self, X, n_draws, rng, parameters, sample_weight)
+        hidden = _checks.column_numbers(self, not_predictors, "not_predictors")
+        tables = drawn_tables(self, X, n_draws, rng, parameters, sample_weight, hidden)
         return _checks.as_frames(tables, X)
+
+    with_imputations = with_imputations
 
     @on_rows(chunked=False)
     def conditional(
@@ -800,6 +808,15 @@ def refits_parameters(estimator: LinearEstimator, rows: Array, parameters: str) 
     )
 
 
+def unseen_columns(rows: Array, columns: Sequence[int]) -> Array:
+    """Return rows with some columns missing."""
+    if not columns:
+        return rows
+    gaps = np.zeros(int(rows.shape[1]))
+    gaps[list(columns)] = np.nan
+    return rows + backend.constants(gaps, rows)
+
+
 def drawn_tables(
     estimator: LinearEstimator,
     X: Rows,
@@ -807,14 +824,23 @@ def drawn_tables(
     rng: np.random.Generator,
     parameters: str,
     sample_weight: Weights,
+    hidden: Sequence[int] = (),
 ) -> Array:
-    """Return completed tables as an array (n_draws, n, d), whatever X is."""
+    """Return completed tables as an array (n_draws, n, d), whatever X is.
+
+    What rows observe in `hidden` columns tells of parameters, and of no missing entry: the joint
+    density of the others is all that draws are from.
+    """
     rows = estimator._asked(X, "sample_imputations")
     found = drawn_parameters(estimator, rows, n_draws, rng, parameters, sample_weight)
+    seen = unseen_columns(rows, hidden)
     if found is None:
-        tables = gaussian.drawn_imputations(estimator._working.factors, rows, n_draws, rng)
+        tables = gaussian.drawn_imputations(estimator._working.factors, seen, n_draws, rng)
     else:
-        tables = completing.sampled_imputations(found, rows, rng)
+        tables = completing.sampled_imputations(found, seen, rng)
+    if hidden:
+        xp = backend.namespace(rows)
+        tables = xp.where(xp.isnan(rows), tables, backend.cast_like(rows, tables))
     given = estimator._given(X, "sample_imputations")
     tables = estimator._outward(Units.filled, tables, given)
     return estimator._home(backend.cast_like(tables, rows), X)

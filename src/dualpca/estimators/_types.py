@@ -52,5 +52,8 @@ KernelLike: TypeAlias = str | Kernel | Callable[..., object] | None
 Kinds: TypeAlias = Mapping[Any, object] | Sequence[object] | None
 """What columns hold: by their names, or one entry per column."""
 
+Columns: TypeAlias = Sequence[str | int] | None
+"""Some columns, by their names in the frame or by their numbers."""
+
 Seed: TypeAlias = int | np.random.Generator | np.random.RandomState | TorchGenerator | None
 """Where random numbers come from: what `generator` accepts."""

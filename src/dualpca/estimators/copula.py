@@ -17,6 +17,7 @@ from dualpca.data.kinds import Entries, library_of, opened_table
 from dualpca.errors import expected
 from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute
+from dualpca.estimators._imputations import with_imputations
 from dualpca.estimators._shell import (
     Estimator,
     OnRows,
@@ -24,7 +25,7 @@ from dualpca.estimators._shell import (
     iterative_request,
     parametrized,
 )
-from dualpca.estimators._types import Kinds, Resumable, Rows, Seed, Weights
+from dualpca.estimators._types import Columns, Kinds, Resumable, Rows, Seed, Weights
 from dualpca.gaussian import Outliers
 from dualpca.models.completing import least_rows
 from dualpca.models.copula import CopulaRequest, MixedModel, fit_mixed
@@ -579,6 +580,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         *,
         parameters: str = "bootstrap",
         sample_weight: Weights = None,
+        not_predictors: Columns = None,
     ) -> list[Any]:
         """Draw completed tables for multiple imputation; pool with `dualpca.pool`.
 
@@ -597,6 +599,9 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             parameters; faster, for any number of rows, but too alike.
         sample_weight : array of shape (n,), default=None
             As in `fit`.
+        not_predictors : sequence of str or int, default=None
+            Columns that are imputed and impute no others: draws are from the fitted model, given
+            what is observed in the other columns alone.
 
         Returns
         -------
@@ -617,6 +622,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
         _checks.check_choice("parameters", parameters, ("bootstrap", "fixed"))
         model, table, entries = self._read(X)
+        hidden = _checks.column_numbers(self, not_predictors, "not_predictors")
         weights = _checks.check_weights(sample_weight, np.empty((len(table), 1)))
         models: Any = [model] * n_draws
         if parameters == "bootstrap" and entries.missing.any():
@@ -624,12 +630,14 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             with _checks.named_columns(self):
                 models = model.refits(entries, weights, n_draws, rng, self._request())
         missing: Host = np.any(entries.missing, axis=1)
-        tables = []
+        seen, tables = entries.rows(missing).hiding(hidden), []
         for one in models:
-            values = one.drawn(entries.rows(missing), rng) if missing.any() else (np.nan, np.nan)
+            values = one.drawn(seen, rng) if missing.any() else (np.nan, np.nan)
             filling = placed(values, missing, entries)
             tables.append(model.kinds.completed(table, filling))
         return tables
+
+    with_imputations = with_imputations
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> Any:
         """Draw new rows: a table like that of the fit.

@@ -166,6 +166,7 @@ class FactorAnalysis(LinearEstimator):
 
     impute = LatentEstimator.impute
     sample_imputations = LatentEstimator.sample_imputations
+    with_imputations = LatentEstimator.with_imputations
     conditional = LatentEstimator.conditional
     _errors = LatentEstimator._errors
 

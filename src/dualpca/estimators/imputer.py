@@ -18,9 +18,10 @@ from dualpca.data.kinds import has_other_columns, library_of
 from dualpca.errors import expected
 from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
+from dualpca.estimators._imputations import with_imputations
 from dualpca.estimators._linear import drawn_parameters, drawn_tables
 from dualpca.estimators._shell import AUTO, Estimator, on_rows, parametrized
-from dualpca.estimators._types import Column, Kinds, Rows, Seed, Weights
+from dualpca.estimators._types import Column, Columns, Kinds, Rows, Seed, Weights
 from dualpca.estimators.bayesian import BayesianPCA
 from dualpca.estimators.copula import CopulaPPCA
 from dualpca.estimators.ppca import PPCA
@@ -417,6 +418,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         *,
         parameters: str = "bootstrap",
         sample_weight: Weights = None,
+        not_predictors: Columns = None,
     ) -> Any:
         """Draw completed tables for multiple imputation; pool with `dualpca.pool`.
 
@@ -429,6 +431,10 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         parameters : {'bootstrap', 'fixed'}, default='bootstrap'
             As in `PPCA.sample_imputations`: whether every draw has parameters of its own.
         sample_weight : array of shape (n,), default=None
+        not_predictors : sequence of str or int, default=None
+            Columns that are imputed and impute no others: draws are from the fitted model, given
+            what is observed in the other columns alone.
+            Refused with method='matching', which compares expectations given all columns.
 
         Returns
         -------
@@ -449,12 +455,18 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         """
         n_draws, rng = _checks.check_draws(n_draws, random_state, "n_draws")
         inner = self.model_
+        hidden = _checks.column_numbers(self, not_predictors, "not_predictors")
+        if hidden and self._fitted.donors is not None:
+            what = "None with method='matching', which compares expectations given all columns"
+            raise ValueError(expected("not_predictors", what, not_predictors))
         if isinstance(self._fitted.model, MixedModel):
-            options = {"parameters": parameters, "sample_weight": sample_weight}
-            tables = inner.sample_imputations(X, n_draws, rng, **options)
+            tables = inner.sample_imputations(
+                X, n_draws, rng, parameters=parameters, sample_weight=sample_weight,
+                not_predictors=not_predictors,
+            )  # fmt: skip
             return np.stack(tables) if isinstance(tables[0], np.ndarray) else tables
         if self._fitted.donors is None:
-            tables = drawn_tables(inner, X, n_draws, rng, parameters, sample_weight)
+            tables = drawn_tables(inner, X, n_draws, rng, parameters, sample_weight, hidden)
         else:
             rows, base = inner._asked(X, "sample_imputations"), self._transform(X)
             found = drawn_parameters(inner, rows, n_draws, rng, parameters, sample_weight)
@@ -462,6 +474,8 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             tables = [self._matched(X, factors, base, rng) for factors in found]
             tables = backend.namespace(base).stack(tables)
         return _checks.as_frames(self._kept_within(tables, X), X)
+
+    with_imputations = with_imputations
 
     def _refuse_chunked(self, X: Rows) -> None:
         """Refuse what needs all rows of a chunked table."""

@@ -7,8 +7,8 @@ below.
 Read `spiked` (the density), `rules` (σ², relevance), `selection` (q), `observed` (conditioning
 on what each row observed), `reference` (what the training rows say of T² and SPE),
 `control_limits` (T² and SPE of rows, and their limits), `estimated` (what errors of parameters add
-to posteriors), `loadings`, `supplementary` (columns and
-rows beside the model), `pooling` (completed tables) and `wishart`.
+to posteriors), `loadings`, `supplementary` (columns and rows beside the model), `pooling`
+(completed tables), `fits` (regressions of other packages, for it) and `wishart`.
 """
 
 from dualpca.gaussian.control_limits import (
