@@ -395,6 +395,7 @@ def _identity(path: str, stream: int = -1) -> tuple[int, int] | str | None:
 
     '-' is the file that a stream is connected to (0: standard input, 1: output), if it is one.
     """
+    path = reading.part_of(path)[0]  # of a file with several tables
     try:
         found = os.fstat(stream) if path == "-" else os.stat(path)
     except OSError:
