@@ -108,11 +108,20 @@ def header_of(rows: Rows, missing: Collection[str] = ()) -> int | None:
         body = [rows[i] for i in run[at + 1 :]]
         above = [rows[i] for i in range(k)]
         apart = bool(above) and not any(above[-1])
-        told = has_values(rows[k], body, missing)
-        told |= apart and len(body) > 1 and all(sum(map(bool, row)) < 2 for row in above)
-        if can_name(rows[k]) and told:
+        told = begins(rows[k], body, missing)
+        told |= apart and len(body) > 1 and all(_size(row) < 2 for row in above)
+        if told and can_name(rows[k]):
             return None if _is_table(above, rows[k], body, missing) else k
     return None
+
+
+def begins(row: Row, body: Rows, missing: Collection[str] = MISSING) -> bool:
+    """Return True if a row is the header of others: names, below them perhaps units, and values."""
+    if not can_name(row):
+        return False
+    return has_values(row, body, missing) or (
+        len(body) > 1 and are_units(body[0], body[1:], missing)
+    )
 
 
 def can_name(row: Row) -> bool:
@@ -162,14 +171,17 @@ def _is_table(above: Rows, names: Row, body: Rows, missing: Collection[str]) -> 
         return True
     for k, row in enumerate(above):
         below = [one for one in above[k + 1 :] if len(one) == len(row)]
-        if len(below) > 1 and can_name(row) and has_values(row, below, missing):
+        if len(below) > 1 and begins(row, below, missing):
             return True
     return False
 
 
+COMMENT = ("#", "//", "%")
+
+
 def _size(row: Row) -> int:
-    """Return how many cells are not empty."""
-    return sum(map(bool, row))
+    """Return how many cells are not empty; a comment is one cell."""
+    return 1 if row[0].startswith(COMMENT) else sum(map(bool, row))
 
 
 # --- units -------------------------------------------------------------------------------------
@@ -262,13 +274,17 @@ def are_units(row: Row, body: Rows, missing: Collection[str] = ()) -> bool:
     """
     strong = False
     for j, cell in enumerate(row):
-        if cell in NOTHING or FORMATS.fullmatch(cell):
+        if cell in NOTHING or _is_format(cell):
             continue
         below = [one[j] for one in body if one[j] and one[j] not in missing]
         if not is_unit(cell) or 2 * sum(map(bool, map(VALUE.fullmatch, below))) < len(below):
             return False
         strong |= bool(below) and not set(cell.split()) <= WEAK
     return strong
+
+
+def _is_format(cell: str) -> bool:
+    return FORMATS.fullmatch(cell) is not None and not is_unit(cell)
 
 
 def bare(unit: str) -> str:
@@ -387,7 +403,7 @@ def units_in(names: Sequence[str], rows: Rows, head: Head) -> dict[str, str]:
     if head.units is None:
         return {}
     pairs = zip(names, map(bare, rows[head.units]), strict=False)
-    return {name: unit for name, unit in pairs if unit and not FORMATS.fullmatch(unit)}
+    return {name: unit for name, unit in pairs if unit and not _is_format(unit)}
 
 
 def head_notes(

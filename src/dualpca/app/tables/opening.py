@@ -152,7 +152,8 @@ def _placed(
     top = top_row(given, lines.rows(separator or ","), lines.numbers)
     sign = detect(lines.from_row(top), separator).separator
     if separator is None and given.skip is None and given.header is None:
-        if not is_ordinary(lines.rows(sign)):
+        first = lines.rows(sign)
+        if not is_ordinary(first) or len(first[0]) == 1:
             missing = (*MISSING, *codes)
             found = {one: header_of(lines.rows(one), missing) for one in CANDIDATES}
             width = {one: len(lines.rows(one)[k]) for one, k in found.items() if k is not None}

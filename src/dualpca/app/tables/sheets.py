@@ -13,9 +13,7 @@ import polars as pl
 from dualpca.app.tables.heads import (
     Given,
     Head,
-    are_units,
-    can_name,
-    has_values,
+    begins,
     head_notes,
     named,
     placed,
@@ -323,8 +321,7 @@ class _Cells:
     def _begins(self, block: Block) -> bool:
         """Return True if a block begins with a header that has numbers below it."""
         rows = self.rows(block, FIRST_ROWS)
-        body = rows[2:] if rows[1:] and are_units(rows[1], rows[2:], MISSING) else rows[1:]
-        return can_name(rows[0]) and has_values(rows[0], body, MISSING)
+        return begins(rows[0], rows[1:])
 
     def _continues(self, left: Block, right: Block) -> bool:
         """Return True if two blocks side by side are one table with an empty column."""
