@@ -37,6 +37,7 @@ from dualpca.app.tables.text import (
     last_record,
     records_of,
 )
+from dualpca.app.tables.thousands import ALONE
 
 HEAD = 1 << 16
 """Bytes in which a dialect is detected, and titles and units are looked for."""
@@ -86,6 +87,8 @@ def open_text(
         start = lines.offsets[head.first]
     names, more = named(names, path)
     sure = decimals_in(body, separator) if decimal is None else {decimal}
+    if dialect.decimal == "," and not sure:
+        more += _either(rows, path)
     return TextTable(
         file,
         dialect._replace(mark=marked),
@@ -100,6 +103,16 @@ def open_text(
         thousands,
         sure == {dialect.decimal} or (not sure and separator == ","),
     )
+
+
+def _either(rows: Sequence[Sequence[str]], path: str) -> tuple[str, ...]:
+    """Return a note on a comma that may separate decimals or thousands, and is taken to be one."""
+    cells = (cell for row in rows for cell in row)
+    first = next((cell for cell in cells if "," in cell and ALONE.fullmatch(cell)), None)
+    if first is None:
+        return ()
+    value, other = first.replace(",", "."), first.replace(",", "")
+    return (f"{path}: {first!r} is read as {value}, with a decimal comma (--decimal . : {other}).",)
 
 
 class _Lines:

@@ -45,6 +45,7 @@ from dualpca.app.tables.text import (
     tally,
     without,
 )
+from dualpca.app.tables.thousands import as_written
 from dualpca.app.tables.thousands import notes as notes_on_thousands
 from dualpca.arrays import memory, task
 
@@ -608,7 +609,8 @@ def _text(
 
     def found(scan: Scan) -> dict[str, Any]:
         told = notes_on_thousands(path, scan.signs, scan.first) if how.thousands is None else ()
-        seen = {"missing": scan.missing, "gone": scan.gone, "signs": scan.signs}
+        signs = {name: as_written(scan.first[name], one) for name, one in scan.signs.items()}
+        seen = {"missing": scan.missing, "gone": scan.gone, "signs": signs}
         return more | seen | {"notes": (*text.notes, *told)}
 
     if piece is None:

@@ -105,6 +105,17 @@ def grouped(number: str, sign: str, decimal: str) -> str:
     return number if found is None else f"{found[1]}{int(found[2]):,}".replace(",", sign) + found[3]
 
 
+def as_written(cell: str, sign: str) -> str:
+    """Return how a cell writes what separates its thousands.
+
+    Examples
+    --------
+    >>> as_written("1’234.5", "'")
+    '’'
+    """
+    return next((letter for letter in cell if letter in SIGNS[sign]), sign)
+
+
 def notes(path: str, signs: Mapping[str, str], first: Mapping[str, str]) -> tuple[str, ...]:
     """Return what was read as a thousands separator, in words.
 
