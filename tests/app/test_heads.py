@@ -279,6 +279,17 @@ ORDINARY = {
 }
 
 
+def test_a_first_line_that_counts_after_an_empty_cell_is_a_header():
+    for text, first in (
+        (",0,1,2\n0,.1,.2,.4\n1,.5,.1,.2\n2,.1,.1,.3\n", 0),
+        (",1,2,3\nA,1,5,2\n", "A"),
+    ):
+        table, frame, _ = opened(text)
+        assert table.names[0] == "row" and frame["row"][0] == first
+    for text in (",1,2,3\n4,,6,7\n", "1,2,3\n4,5,6\n", ",1,2,4\nA,1,1,1\n"):
+        assert opened(text)[0].names[0] == "x1"
+
+
 def rows_of(text, separator=None):
     sign = separator or (";" if ";" in text else ",")
     return [[cell.strip() for cell in line.split(sign)] for line in text.split("\n")[:-1]]

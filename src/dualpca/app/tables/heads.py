@@ -152,11 +152,27 @@ def _counts(row: Row) -> bool:
     return len(row) > 3 and len(steps) == 1 and 0 not in steps
 
 
+def has_corner(rows: Rows) -> bool:
+    """Return True if the first row counts columns after an empty cell, and all others have a name.
+
+    So the wells of a plate are written, and frames without names of columns.
+
+    Examples
+    --------
+    >>> has_corner([["", "1", "2", "3"], ["A", ".1", ".2", ".3"], ["B", ".4", ".5", ".6"]])
+    True
+    """
+    body = [row[0] for row in rows[1:] if any(row)]
+    counted = len(body) > 2 and _counts(["", *body])
+    words = not any(map(VALUE.fullmatch, body))
+    return not rows[0][0] and _counts(rows[0]) and bool(body) and all(body) and (counted or words)
+
+
 def has_values(names: Row, body: Rows, missing: Collection[str] = ()) -> bool:
     """Return True if numbers or dates stand below some name, and nothing else."""
     for j, name in enumerate(names):
         below = [row[j] for row in body if row[j] and row[j] not in missing]
-        if below and all(map(VALUE.fullmatch, below)):
+        if name and below and all(map(VALUE.fullmatch, below)):
             if not VALUE.fullmatch(name) or _counts(names):
                 return True
     return False

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from dualpca.app.tables.heads import (
     Given,
     Head,
+    has_corner,
     head_notes,
     header_of,
     is_ordinary,
@@ -76,6 +77,7 @@ def open_text(
     rows = lines.rows(dialect.separator)
     notes = head_notes(path, rows, lines.numbers, head, given, above=int(sign is not None))
     is_row = given.header is None and head.units is None
+    is_row = is_row and not has_corner(rows[head.header or 0 :])
     if is_row and _is_row(names, text[top:start], dialect, codes.missing):
         where = "the first line" if not notes else f"line {lines.numbers[head.header or 0]}"
         told = f"{where} of {path} holds numbers, so it is read as a row, and columns are called "

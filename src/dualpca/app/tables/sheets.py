@@ -14,6 +14,7 @@ from dualpca.app.tables.heads import (
     Given,
     Head,
     begins,
+    has_corner,
     head_notes,
     named,
     placed,
@@ -186,6 +187,7 @@ class _Cells:
         told: tuple[str, ...] = others
         at = head.header or 0
         is_row = given.header is None and head.units is None
+        is_row = is_row and not has_corner(rows[at:])
         if is_row and all(map(is_entry, filter(None, rows[at]))):
             words = "first row" if at == 0 else f"row {numbers[at]}"
             words = f"the {words} of {self.path} holds numbers, so it is read as a row, and columns"
@@ -258,10 +260,11 @@ class _Cells:
             blocks = [one for one in blocks if one.top < given.header <= one.bottom + 1]
         blocks = blocks or [Block(0, last, 0, right)]
         block = max(blocks, key=lambda one: int(self._filled(one).sum()))
-        above = [one for one in blocks if one.bottom < block.top and self._is_title(one)]
-        others = [one for one in blocks if one != block and one not in above]
-        if above:  # titles are rows above the header
-            block = block._replace(top=min(one.top for one in above))
+        titles = [one for one in blocks if one.bottom < block.top and self._is_title(one)]
+        others = [one for one in blocks if one != block and one not in titles]
+        near = [one for one in titles if not any(one.top < o.top < block.top for o in others)]
+        if near:  # titles are rows above the header
+            block = block._replace(top=min(one.top for one in near))
         if not others:
             return block, ()
         some = ", ".join(self._moved(one).shown() for one in others[:MOST_NAMED])
