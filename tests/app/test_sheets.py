@@ -48,8 +48,8 @@ def test_the_largest_table_is_read_and_the_others_are_named(tmp_path):
     rows = [["Plate report"], [], *small, [], *PLATE, ["E", *range(6)], [], *PLATE]
     table = sheet(tmp_path, rows)
     assert table.columns == ["row", *map(str, range(1, 7))] and table.height == 5
-    note = next(note for note in table.notes if "other tables" in note)
-    assert "A7:G12, which is read" in note and "A3:B5" in note and "A14:G18" in note
+    note = next(note for note in table.notes if "the largest" in note)
+    assert "A7:G12, is read" in note and "A3:B5" in note and "A14:G18" in note
     for cells in ("A14:G18", "a14:g18", "$A$14:$G$18"):
         other = sheet(tmp_path, rows, cells=cells)
         assert other.height == 4 and "other" not in "".join(other.notes)

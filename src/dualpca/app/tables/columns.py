@@ -261,7 +261,7 @@ def refused_text(name: str, first: str, n_values: int) -> Refused:
     if DATE.fullmatch(first):
         return Refused(name, "dates or times", shown(first), False)
     if NOTATION.fullmatch(first):
-        what = "numbers in another notation (see --decimal; no thousands separators)"
+        what = "numbers in another notation (see --decimal and --thousands)"
         return Refused(name, what, shown(first), False)
     if UNITS.fullmatch(first):
         return Refused(name, "numbers with units", shown(first), n_values <= MANY)

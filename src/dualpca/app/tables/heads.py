@@ -75,10 +75,13 @@ def with_units(rows: Rows, header: int, missing: Collection[str] = ()) -> Head:
         units = below[0]
     elif above and are_units(rows[above[0]], body, missing):
         units = above[0]
-    elif below and can_name(rows[below[0]]) and are_units(rows[header], body[1:], missing):
-        header, units = below[0], header
+    elif below and not all(rows[header]) and all(rows[below[0]]):
+        if can_name(rows[below[0]]) and are_units(rows[header], body[1:], missing):
+            header, units = below[0], header
     last = max(header, -1 if units is None else units)
     rest = [k for k in wide if k > last] if units is not None or header else []
+    if units is not None and len(rest) > 1 and set(rows[rest[0]]) <= METHODS:
+        del rest[0]
     return Head(header, units, rest[0] if rest else last + 1)
 
 
@@ -183,7 +186,10 @@ def _is_table(above: Rows, names: Row, body: Rows, missing: Collection[str]) -> 
     apart = bool(above) and not any(above[-1])
     if apart and sum(map(_size, above)) < _size(names) + sum(map(_size, body)):
         return False
-    if any(_size(row) >= len(names) or len(set(names) & set(row) - {""}) > 1 for row in above):
+    certain = len(body) > 1 and are_units(body[0], body[1:], missing)
+    if any(_size(row) >= len(names) for row in above) and not certain:
+        return True
+    if any(len(set(names) & set(row) - {""}) > 1 for row in above):
         return True
     for k, row in enumerate(above):
         below = [one for one in above[k + 1 :] if len(one) == len(row)]
@@ -212,6 +218,7 @@ min mins sec secs ms µs us ns hr hrs hour hours day days week weeks month month
 knots kn kt mph kph kmh IU mIU kIU mU µU cfu CFU NTU FNU FTU PSU mAU mAU*s mAU*min RFU RLU a.u.
 arb.u. counts count cps cells copies EUR € USD $ £ CHF ha hectare acre ac persons people inhabitants
 kDa Da rH RH vol vol% wt% m% at% mol% Vol% Gew% wt vol. OD ml% mval mEq meq mOsm mosm dbar cmH2O DU
+meters metres meter metre seconds second degrees volts Volts Deg inches feet counts/s unitless fmol
 m s g h d A K N J W V C F H S T L l M U t B AU in a
 """.split()
 """Words of units."""
@@ -251,10 +258,12 @@ FACTOR = re.compile(r"(?:[x×]?\s*10)(?:\s*\^?\s*[-−⁻]?[\d⁰¹²³⁴-⁹]+
 POWER = re.compile(r"\^?[-−⁻]?[\d¹²³⁰⁴-⁹⁻]+$")
 BRACKETS = re.compile(r"\[(.{1,24})\]|\((.{1,24})\)")
 FORMATS = re.compile(
-    r"(?i)[\[(]?(?:[ymdhs]{1,4}(?:[./: T-]+[ymdhs]{1,4})+|utc|gmt|local|units?"
+    r"(?i)[\[(]?(?:[ymdhs]{1,4}(?:[./: T-]+[ymdhs]{1,4})+|utc|gmt|local|ts|rn|units?"
     r"|einheit(?:en)?|unité)[\])]?"
 )
 """What stands in a row of units where a column has dates or words."""
+METHODS = {"", "Avg", "Smp", "Tot", "Max", "Min", "Std", "Med"}
+"""How a logger made the values of columns, in a line below the units."""
 NOTHING = ("", "-", "–", "—", "[-]", "(-)", "[–]", "[]", "()")
 
 
@@ -403,7 +412,7 @@ def _check_names(names: list[str], path: str) -> None:
     nameless = [j for j, name in enumerate(names) if not name.strip()]
     if repeated:
         raise TableError(
-            f"the header of {path} repeats {repeated}: every column needs its own name."
+            f"the header of {path} repeats {repeated}: every column needs its own name. {TITLES}"
         )
     if nameless:
         before = names[nameless[0] - 1] if nameless[0] else None
@@ -452,12 +461,15 @@ def head_notes(
         n = numbers[head.header] - 1 - above - (len(skipped) < head.header)
         if n:
             first = next((cell for row in skipped for cell in row if cell), "")
-            title = f" ({first[:40]!r}{', …' if n > 1 else ''})" if first else ""
+            short = repr(first if len(first) <= 40 else first[:40] + "…")
+            title = f" ({short}{', …' if n > 1 else ''})" if first else ""
             words.append(f"{n} {what}{'s' * (n > 1)} above the header skipped{title}")
             options += ["--skip", "--header"]
     if head.units is not None and given.units is None:
         words.append(f"{what} {numbers[head.units]} read as units")
         options.append("--units")
+        last = max(head.units, head.header or 0) + 1
+        words += [f"{what} {numbers[k]} skipped" for k in range(last, head.first) if any(rows[k])]
     if not words:
         return ()
     change = f"{' and '.join([', '.join(options[:-1]), options[-1]] if options[1:] else options)}"

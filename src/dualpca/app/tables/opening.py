@@ -71,9 +71,10 @@ def open_text(
     lines = _Lines(text, sign.end() if sign else 0)
     separator, head = _placed(lines, given, separator, codes.missing)
     top = lines.offsets[head.first if head.header is None else head.header]
-    body = text[top : text.rfind("\n") + 1 or None]
+    names, start = _record(text, top, separator, path)
+    below = max(start, lines.offsets[head.first])
+    body = text[top:start] + text[below : text.rfind("\n") + 1 or None]
     dialect = detect(body, separator, decimal)
-    names, start = _record(text, top, dialect.separator, path)
     rows = lines.rows(dialect.separator)
     notes = head_notes(path, rows, lines.numbers, head, given, above=int(sign is not None))
     is_row = given.header is None and head.units is None

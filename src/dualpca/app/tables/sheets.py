@@ -16,6 +16,7 @@ from dualpca.app.tables.heads import (
     begins,
     has_corner,
     head_notes,
+    header_of,
     named,
     placed,
     units_in,
@@ -50,6 +51,11 @@ class Block(NamedTuple):
     def height(self) -> int:
         """Return the number of rows."""
         return self.bottom - self.top + 1
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns."""
+        return self.right - self.left + 1
 
     def shown(self) -> str:
         """Return the range as spreadsheets write it.
@@ -189,8 +195,8 @@ class _Cells:
         is_row = given.header is None and head.units is None
         is_row = is_row and not has_corner(rows[at:])
         if is_row and all(map(is_entry, filter(None, rows[at]))):
-            words = "first row" if at == 0 else f"row {numbers[at]}"
-            words = f"the {words} of {self.path} holds numbers, so it is read as a row, and columns"
+            words = "the first row" if at == 0 else f"row {numbers[at]}"
+            words = f"{words} of {self.path} holds numbers, so it is read as a row, and columns"
             told += (f"{words} are called x1, x2, … (--header 1 if it has the names of columns).",)
             head = Head(None, None, at)
         told += head_notes(self.path, rows, numbers, head, given, what="row", above=numbers[0] - 1)
@@ -259,22 +265,29 @@ class _Cells:
         if given.header:
             blocks = [one for one in blocks if one.top < given.header <= one.bottom + 1]
         blocks = blocks or [Block(0, last, 0, right)]
-        block = max(blocks, key=lambda one: int(self._filled(one).sum()))
+        block = max(blocks, key=lambda one: one.height * one.width)
         titles = [one for one in blocks if one.bottom < block.top and self._is_title(one)]
         others = [one for one in blocks if one != block and one not in titles]
         near = [one for one in titles if not any(one.top < o.top < block.top for o in others)]
         if near:  # titles are rows above the header
             block = block._replace(top=min(one.top for one in near))
+        return block, self._others(block, others)
+
+    def _others(self, block: Block, others: list[Block]) -> tuple[str, ...]:
+        """Return a note on what is left out: other tables, or lines and columns of notes."""
         if not others:
-            return block, ()
-        some = ", ".join(self._moved(one).shown() for one in others[:MOST_NAMED])
-        rest = ", …" if others[MOST_NAMED:] else ""
-        what = "another table" if len(others) == 1 else "other tables"
-        return block, (
-            f"sheet {self.sheet!r} of {self.path} has {what} beside the largest, "
-            f"{self._moved(block).shown()}, which is read: {some}{rest} "
-            f"(--range {self._moved(others[0]).shown()}).",
-        )
+            return ()
+        where, own = f"sheet {self.sheet!r} of {self.path}", self._moved(block).shown()
+        tables = [one for one in others if min(one.height, one.width) > 1]
+        tables.sort(key=lambda one: -one.height * one.width)
+        ranges = [self._moved(one).shown() for one in tables or others]
+        some = ", ".join(ranges[:MOST_NAMED]) + (", …" if ranges[MOST_NAMED:] else "")
+        if tables:
+            return (
+                f"{where} holds more than one table: the largest, {own}, is read, and not {some} "
+                f"(--range {ranges[0]} reads another).",
+            )
+        return (f"{where}: {own} is read, without the notes in {some} (--range changes this).",)
 
     def _filled(self, block: Block) -> Any:
         return self.filled[block.top : block.bottom + 1, block.left : block.right + 1]
@@ -290,14 +303,15 @@ class _Cells:
     def blocks(self) -> list[Block]:
         """Return the tables of the sheet, from top to bottom.
 
-        Rows after an empty one belong to the table above, unless they begin with a header of their
-        own; columns after an empty one to the table at the left, unless they repeat its names,
+        Rows after an empty one belong to the table above, unless they have a header of their own or
+        are notes; columns after an empty one to the table at the left, unless they repeat its names,
         begin in another row, or end much earlier or later.
         """
         groups: list[list[int]] = []
         for top, bottom in _runs(self.filled.any(axis=1)):
             band = Block(top, bottom, 0, self.filled.shape[1] - 1)
-            if groups and not any(map(self._begins, self._parts(band))):
+            above = Block(*groups[-1], 0, band.right) if groups else None
+            if above and not self._is_apart(above, band):
                 groups[-1][1] = bottom
             else:
                 groups.append([top, bottom])
@@ -321,10 +335,20 @@ class _Cells:
             found.append(part._replace(top=int(rows[0]), bottom=int(rows[-1])))
         return found
 
+    def _is_apart(self, above: Block, band: Block) -> bool:
+        """Return True if rows after an empty one do not belong to the table above.
+
+        They have a header, or are notes: with text in a third of the columns at most.
+        """
+        if any(map(self._begins, self._parts(band))):
+            return True
+        widths = [self._filled(one).any(axis=0).sum() for one in (above, band)]
+        return bool(self._begins(above) and widths[0] > 2 and 3 * widths[1] <= widths[0])
+
     def _begins(self, block: Block) -> bool:
-        """Return True if a block begins with a header that has numbers below it."""
+        """Return True if a block has a header, perhaps below titles, and numbers below it."""
         rows = self.rows(block, FIRST_ROWS)
-        return begins(rows[0], rows[1:])
+        return begins(rows[0], rows[1:]) or header_of(rows, MISSING) is not None
 
     def _continues(self, left: Block, right: Block) -> bool:
         """Return True if two blocks side by side are one table with an empty column."""

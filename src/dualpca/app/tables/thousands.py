@@ -122,7 +122,7 @@ def notes(path: str, signs: Mapping[str, str], first: Mapping[str, str]) -> tupl
     Examples
     --------
     >>> notes("t.csv", {"a": ","}, {"a": "1,234.5"})[0]
-    "t.csv: ',' separates thousands in 'a', such as '1,234.5' (--thousands none: it does not)."
+    "t.csv: ',' separates thousands in 'a', as in '1,234.5' (--thousands none leaves text)."
     """
     said = []
     for sign in dict.fromkeys(signs.values()):
@@ -130,8 +130,8 @@ def notes(path: str, signs: Mapping[str, str], first: Mapping[str, str]) -> tupl
         some = ", ".join(map(repr, names[:10])) + (", …" if names[10:] else "")
         what = "a space" if sign == " " else repr(sign)
         said.append(
-            f"{path}: {what} separates thousands in {some}, such as {first[names[0]]!r} "
-            "(--thousands none: it does not)."
+            f"{path}: {what} separates thousands in {some}, as in {first[names[0]]!r} "
+            "(--thousands none leaves text)."
         )
     return tuple(said)
 
@@ -149,17 +149,23 @@ def votes(columns: Iterable[Sequence[str]], separator: str) -> set[str]:
     >>> votes([["1.234", "12"], ["0,5", "7"]], ";"), votes([["1,234", "12,345"]], ";")
     ({','}, set())
     """
-    found = set()
-    for cells in columns:
-        for decimal, sign in ((".", ","), (",", ".")):
-            plain = re.compile(rf"[+-]?\d*(?:{re.escape(decimal)}\d+)?(?:[eE][+-]?\d+)?")
-            form = re.compile(pattern(sign, decimal))
-            odd = [cell for cell in cells if not plain.fullmatch(cell)]
-            if not all(map(form.fullmatch, odd)):
-                continue
-            told = any(cell.count(sign) > 1 or decimal in cell for cell in odd)
-            told |= any(decimal in cell and not ALONE.fullmatch(cell) for cell in cells)
-            if separator in "\t|":  # 1,234 and 56: whole numbers, if fields are not marked by ;
-                told |= sign == "," and len(odd) > 1 and len(cells) - len(odd) > 1
-            found |= {decimal} if told else set()
-    return found
+    return {decimal for cells in columns for decimal in ".," if _is_sure(cells, decimal, separator)}
+
+
+def _is_sure(cells: Sequence[str], decimal: str, separator: str) -> bool:
+    """Return True if a sign marks decimals in numbers, and nothing else can."""
+    plain = re.compile(rf"[+-]?\d*(?:{re.escape(decimal)}\d+)?(?:[eE][+-]?\d+)?")
+    odd = [cell for cell in cells if not plain.fullmatch(cell)]
+    for sign in SIGNS:
+        form = re.compile(pattern(sign, decimal)) if sign != decimal else plain
+        if not all(map(form.fullmatch, odd)):
+            continue
+        if any(decimal in cell for cell in odd):  # 1.234,5
+            return True
+        if any(decimal in cell and not ALONE.fullmatch(cell) for cell in cells):
+            return True
+        if sign in ",." and any(cell.count(sign) > 1 for cell in odd):  # 1.234.567
+            return True
+        if sign == "," and separator in "\t|" and min(len(odd), len(cells) - len(odd)) > 1:
+            return True  # 1,234 and 56: whole numbers, where fields are not separated by ;
+    return False
