@@ -152,7 +152,7 @@ def _kinds(subject: MixedSubject) -> Table:
         gaps, bound = int(subject.missing[:, j].sum()), int(subject.bounded[:, j].sum())
         missing = f"{gaps:,} ({percent(gaps / subject.n)})" if gaps else "none"
         held = _held(subject, j) + (f"; bounds: {_bounds(subject, j)}" if bound else "")
-        rows.append([subject.names[j], subject.kinds[j], missing, held])
+        rows.append([subject.titled(j), subject.kinds[j], missing, held])
     cut = f" (the first {COLUMNS} of {subject.d:,})" if subject.d > COLUMNS else ""
     caption = f"Every column{cut}: its kind, missing entries, and what it holds"
     header = ("column", "kind", "missing", "what it holds")

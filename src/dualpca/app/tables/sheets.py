@@ -304,13 +304,13 @@ class _Cells:
         """Return the tables of the sheet, from top to bottom.
 
         Rows after an empty one belong to the table above, unless they have a header of their own or
-        are notes; columns after an empty one to the table at the left, unless they repeat its names,
-        begin in another row, or end much earlier or later.
+        are notes; columns after an empty one to the table at the left, unless they repeat its
+        names, begin in another row, or end much earlier or later.
         """
         groups: list[list[int]] = []
         for top, bottom in _runs(self.filled.any(axis=1)):
             band = Block(top, bottom, 0, self.filled.shape[1] - 1)
-            above = Block(*groups[-1], 0, band.right) if groups else None
+            above = Block(groups[-1][0], groups[-1][1], 0, band.right) if groups else None
             if above and not self._is_apart(above, band):
                 groups[-1][1] = bottom
             else:
