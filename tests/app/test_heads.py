@@ -273,6 +273,8 @@ ORDINARY = {
     "an empty name": "a,\n1,2\n",
     "two tables": "a,b\n1,2\n2,3\n3,4\n\nc,d,e\n1,2,3\n",
     "a logger that gained a sensor": "time,a\n0,1\n1,2\ntime,a,b\n2,3,4\n3,4,5\n",
+    "an empty line below the header": "time,temp\n\nyes,m\n1,1\n",
+    "two tables of one width": "a,b\nx,y\n\nc,d\n1,2\n3,4\n5,6\n",
     "a comma in every text": "name\nAnna\nBerlin, Germany\nParis, France\n",
     "one more field from some line on": "name,value\nx,1\ny,2\nz,u,3\nw,v,4\n",
     "rows of words only": "a,b\nx,y\nmg/L,z\nu,v\n",

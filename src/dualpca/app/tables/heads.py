@@ -184,6 +184,9 @@ def has_values(names: Row, body: Rows, missing: Collection[str] = ()) -> bool:
 def _is_table(above: Rows, names: Row, body: Rows, missing: Collection[str]) -> bool:
     """Return True if what stands above a header is more than titles: rows that would be lost."""
     apart = bool(above) and not any(above[-1])
+    first = next((row for row in above if any(row)), ())
+    if len(first) == len(names) and can_name(first):  # a header as wide, and an empty line
+        return True
     if apart and sum(map(_size, above)) < _size(names) + sum(map(_size, body)):
         return False
     certain = len(body) > 1 and are_units(body[0], body[1:], missing)
