@@ -336,6 +336,19 @@ def test_options_say_what_is_where():
             opened(text, how)
 
 
+@pytest.mark.parametrize(
+    "text", ["\ufeff", "\n", "\n\n", ";;\n;;\n", "a,b", "a,b\n1,2\n3", "\na,b\n1,2\n"]
+)
+@pytest.mark.parametrize("how", [Reading(), Reading(header=2), Reading(skip=1), Reading(units=2)])
+def test_files_of_almost_nothing_are_read_or_refused(text, how):
+    try:
+        frame = opened(text, how)[1]
+    except TableError as error:
+        assert str(error)
+    else:
+        assert frame.height <= text.count("\n") + 1
+
+
 def test_errors_of_headers_name_the_option():
     with pytest.raises(TableError, match="--header 3"):
         opened("My plot,,\nA,1,2\nB,3,4\n")

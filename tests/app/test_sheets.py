@@ -75,6 +75,11 @@ def test_an_empty_column_or_row_within_a_table_is_nothing(tmp_path):
     assert table.columns == ["a", "b", "c"] and table.height == 6 and not table.notes
 
 
+def test_a_sheet_without_names(tmp_path):
+    table = sheet(tmp_path, [["Report"], [], [1, 2.5], [3, 4]], header=0, skip=2)
+    assert table.columns == ["x1", "x2"] and table.frame().rows() == [(1, 2.5), (3, 4.0)]
+
+
 def test_ranges_that_are_wrong_are_refused(tmp_path):
     for words in ("A1-B2", "1:2", "A0:B2", "Sheet2"):
         with pytest.raises(TableError, match="A5:F20"):

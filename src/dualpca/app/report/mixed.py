@@ -104,7 +104,7 @@ def _counts(subject: MixedSubject, j: int) -> tuple[list[str], Ints]:
 def _values(subject: MixedSubject, j: int) -> Plot:
     """Draw how often the values of a column occur."""
     names, counts = _counts(subject, j)
-    title = f"{shown(subject.names[j])} ({subject.kinds[j]})"
+    title = f"{shown(subject.titled(j))} ({subject.kinds[j]})"
     label = f"Bars: how often the values of {subject.names[j]} occur."
     bound = int(subject.bounded[:, j].sum())
     x: dict[str, Any] = axis(title, type="category")

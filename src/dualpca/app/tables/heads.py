@@ -66,6 +66,8 @@ def place(rows: Rows, missing: Collection[str] = MISSING) -> Head:
 
 def with_units(rows: Rows, header: int, missing: Collection[str] = ()) -> Head:
     """Return the rows of a header, of the units below or above it, and of the first entries."""
+    if not rows or not any(rows[header]):
+        return Head(header, None, header + 1)
     wide = [k for k in filled_in(rows) if len(rows[k]) == len(rows[header])]
     at = wide.index(header)
     below, above = wide[at + 1 : at + 2], wide[max(at - 1, 0) : at]
@@ -348,7 +350,7 @@ def placed(rows: Rows, numbers: Sequence[int], given: Given, missing: Collection
     >>> placed(rows, [1, 2, 3, 4], Given(header=2, units=3), ())
     Head(header=1, units=2, first=3)
     """
-    missing = (*MISSING, *missing)
+    missing, numbers = (*MISSING, *missing), numbers[: len(rows)]
     if given == Given():
         return place(rows, missing)
     units = row_at(given.units, numbers, "--units") if given.units else None
@@ -370,7 +372,7 @@ def placed(rows: Rows, numbers: Sequence[int], given: Given, missing: Collection
 def top_row(given: Given, rows: Rows, numbers: Sequence[int]) -> int:
     """Return the first row that is not skipped, or that of the header."""
     if given.header:
-        return row_at(given.header, numbers, "--header")
+        return row_at(given.header, numbers[: len(rows)], "--header")
     if not given.skip:
         return 0
     left = [k for k in filled_in(rows) if numbers[k] > given.skip]

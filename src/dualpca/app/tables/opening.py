@@ -115,7 +115,8 @@ def _either(rows: Sequence[Sequence[str]], path: str) -> tuple[str, ...]:
     if first is None:
         return ()
     value, other = first.replace(",", "."), first.replace(",", "")
-    return (f"{path}: {first!r} is read as {value}, with a decimal comma (--decimal . : {other}).",)
+    told = f"{path}: {first!r} is read as {value}, with a decimal comma"
+    return (f"{told} (with --decimal . it is {other}).",)
 
 
 class _Lines:
@@ -124,6 +125,7 @@ class _Lines:
     def __init__(self, text: str, start: int) -> None:
         self.records = records_of(text[start:])
         self.offsets = list(accumulate(map(len, self.records), initial=start))
+        self.offsets += self.offsets[-1:]  # where a text is empty
         self.numbers = [1 + text.count("\n", 0, start)]
         for record in self.records[:-1]:
             self.numbers.append(self.numbers[-1] + record.count("\n"))
@@ -169,7 +171,7 @@ def _placed(
     sign = detect(lines.from_row(top), separator).separator
     if separator is None and given.skip is None and given.header is None:
         first = lines.rows(sign)
-        if not is_ordinary(first) or len(first[0]) == 1:
+        if first and (not is_ordinary(first) or len(first[0]) == 1):
             missing = (*MISSING, *codes)
             found = {one: header_of(lines.rows(one), missing) for one in CANDIDATES}
             width = {one: len(lines.rows(one)[k]) for one, k in found.items() if k is not None}
