@@ -170,7 +170,14 @@ def has_corner(rows: Rows) -> bool:
     body = [row[0] for row in rows[1:] if any(row)]
     counted = len(body) > 2 and _counts(["", *body])
     words = not any(map(VALUE.fullmatch, body))
-    return not rows[0][0] and _counts(rows[0]) and bool(body) and all(body) and (counted or words)
+    return (
+        bool(rows)
+        and not rows[0][0]
+        and _counts(rows[0])
+        and bool(body)
+        and all(body)
+        and (counted or words)
+    )
 
 
 def has_values(names: Row, body: Rows, missing: Collection[str] = ()) -> bool:
