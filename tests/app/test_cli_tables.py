@@ -431,7 +431,7 @@ def test_options_for_reading_reach_the_reader(inside, tmp_path):
     found, said = done(inside, "fit", "t.csv", "-q", 1, "-o", "m", cwd=tmp_path)
     assert (found["columns"], found["rows"]) == (["x1", "x2", "x3"], 30)
     assert "note: the first line of t.csv holds numbers" in said
-    found, said = done(inside, "fit", "t.csv", "--header", "-q", 1, "-o", "m", cwd=tmp_path)
+    found, said = done(inside, "fit", "t.csv", "--header", 1, "-q", 1, "-o", "m", cwd=tmp_path)
     assert found["rows"] == 29 and "first line" not in said
     status, _, said = inside("fit", "t.csv", "--sheet", "x", "-o", "m", cwd=tmp_path)
     assert status == 3 and "is no spreadsheet" in said

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 import dualpca as dp
-from dualpca.app.tables import columns, reading, text, writing
+from dualpca.app.tables import columns, reading, sheets, writing
+from dualpca.app.tables.opening import open_text
 from dualpca.app.tables.reading import Reading
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import memory
@@ -180,7 +181,7 @@ def test_room_is_what_the_limit_leaves():
 
 def test_types_that_pieces_agree_on(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,c\n1,,1\n2,,x\n2.5,3,2\n")
-    table = text.open_text("t.csv", lambda: open(tmp_path / "t.csv", "rb"))
+    table = open_text("t.csv", lambda: open(tmp_path / "t.csv", "rb"))
     scan = table.scanned(6)
     assert scan.n_pieces > 1 and scan.height == 3
     assert scan.schema == {"a": pl.Float64, "b": pl.Int64, "c": pl.String}
@@ -318,9 +319,10 @@ def test_logical_columns_keep_their_spelling(tmp_path):
 def test_arrays_are_chosen_by_name(tmp_path):
     np.savez(tmp_path / "t.npz", a=np.eye(2), b=np.eye(3))
     path = str(tmp_path / "t.npz")
-    with pytest.raises(TableError, match=r"\['a', 'b'\].*--array"):
+    with pytest.raises(TableError, match=r"--array: a \(2 by 2\), b \(3 by 3\)"):
         reading.opened(path)
-    assert reading.opened(path, Reading(array="b")).height == 3
+    for found in (reading.opened(path, Reading(array="b")), reading.opened(f"{path}::b")):
+        assert found.height == 3 and not found.notes
     with pytest.raises(TableError, match="--array c: no such array"):
         reading.opened(path, Reading(array="c"))
     with pytest.raises(TableError, match="no named arrays"):
@@ -408,6 +410,6 @@ def test_sheets_are_chosen_by_name(excel):
 
 def test_spreadsheets_need_a_package_and_say_so(tmp_path, monkeypatch):
     (tmp_path / "t.xlsx").write_bytes(b"PK")
-    monkeypatch.setattr(reading, "find_spec", lambda name: None)
+    monkeypatch.setattr(sheets, "find_spec", lambda name: None)
     with pytest.raises(TableError, match=r"pip install '\.\[xlsx\]'"):
         reading.read(tmp_path / "t.xlsx")

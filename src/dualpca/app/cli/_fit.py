@@ -581,6 +581,7 @@ MOST_COMPARED = 100
 def metadata_of(prep: Preparation, sequence: str | None = None) -> dict[str, Any]:
     """Return what a model file says beside the model: the table, and the command."""
     found = {"table": prep.table(), "command": shlex.join(["dualpca", *sys.argv[1:]])}
+    found |= {"units": dict(prep.units)} if prep.units else {}
     return found if sequence is None else found | {"sequence_column": sequence}
 
 

@@ -23,8 +23,8 @@ from dualpca.app.cli._running import (
     refuse_json_and_table,
     run,
 )
-from dualpca.app.cli._session import Job, check_output, keep_inputs, names_of, start
-from dualpca.app.tables.columns import kind_words
+from dualpca.app.cli._session import Job, check_output, keep_inputs, names_of, start, units_of
+from dualpca.app.tables.columns import Preparation, kind_words
 from dualpca.errors import ModelFileError
 from dualpca.files.fields import escaped, hints_of, is_record
 
@@ -346,7 +346,8 @@ def _inspect_words(found: dict[str, Any]) -> str:
             lines.append(f"  {name.replace('_', ' ')}: {shown}")
     columns = found["columns"]
     if columns:
-        lines.append(f"  columns: {_some(columns)}")
+        units = Preparation((), units=units_of(found["metadata"]))
+        lines.append(f"  columns: {_some([units.titled(name) for name in columns])}")
     table = found["metadata"].get("table", {})
     if "scales" in table:
         lines.append("  columns are standardized by the command line before they reach the model")

@@ -50,6 +50,7 @@ from dualpca.app.cli._session import (
     open_table,
     preparation_of,
     tell_codes,
+    units_of,
 )
 from dualpca.app.tables import columns, reading
 from dualpca.app.tables.text import TableError
@@ -206,6 +207,8 @@ def _subject(asked: Asked) -> Any:
     apart = _apart(asked, metadata, frame.columns)
     chosen = apart.chosen(frame)
     active, others = frame.filter(~chosen), frame.filter(chosen)
+    prepared = preparation_of(fitted, metadata, frame.columns, ids) if named else None
+    prepared = prepared and replace(prepared, units=units_of(metadata))
     found = subject_of(
         fitted,
         active,
@@ -215,7 +218,7 @@ def _subject(asked: Asked) -> Any:
         curve=asked.curve,
         level=asked.level,
         seed=asked.seed,
-        prepared=preparation_of(fitted, metadata, frame.columns, ids) if named else None,
+        prepared=prepared,
         command=metadata.get("command"),
         supplementary=apart.shown(active, tuple(table.get("missing", ()))),
         supplementary_rows=others if len(others) else None,
@@ -260,6 +263,7 @@ def _opened(asked: Asked) -> tuple[Any, dict[str, Any], pl.DataFrame]:
     ids = asked.id_column or entry.get("identifier")
     opened = open_table(asked.data, asked.source.reading(), ids, must=False, known=entry)
     metadata |= {"table": entry | {"missing": list(opened.missing)}}
+    metadata |= {"units": units_of(metadata, opened)}
     prep = preparation_of(fitted, metadata, opened.columns, ids)
     tell_codes(opened, prep)
     if asked.color in prep.names:

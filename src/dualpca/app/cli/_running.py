@@ -22,7 +22,8 @@ from polars.exceptions import PolarsError
 
 from dualpca.app.tables.profiles import KindAsked
 from dualpca.app.tables.reading import Reading
-from dualpca.app.tables.text import TableError
+from dualpca.app.tables.text import NO_SIGN, TableError
+from dualpca.app.tables.thousands import NAMED, SIGNS
 from dualpca.arrays import memory, showing
 from dualpca.errors import InterruptWarning, ModelFileError
 
@@ -285,16 +286,49 @@ Kept = Annotated[
         help="Codes that are values, such as NA or None; of one column as COLUMN=CODES.",
     ),
 ]
-Header = Annotated[
-    bool | None,
+Thousands = Annotated[
+    str | None,
     typer.Option(
-        "--header/--no-header", help="Whether the first line has names; looked at by default."
+        "--thousands",
+        help="Thousands separator: comma, point, space or apostrophe; or none. Detected by "
+        "default.",
+    ),
+]
+Skip = Annotated[
+    int | None,
+    typer.Option(
+        "--skip", min=0, help="Lines to skip above the header; titles are found by default."
+    ),
+]
+Header = Annotated[
+    int | None,
+    typer.Option("--header", min=1, help="Line with the names of columns; found by default."),
+]
+NoHeader = Annotated[
+    bool, typer.Option("--no-header", help="The first line is a row: columns have no names.")
+]
+UnitsLine = Annotated[
+    int | None,
+    typer.Option(
+        "--units", min=0, help="Line with the units of columns, or 0 for none; found by default."
     ),
 ]
 Sheet = Annotated[
-    str | None, typer.Option("--sheet", help="Sheet of a spreadsheet; by default the first.")
+    str | None,
+    typer.Option(
+        "--sheet", help="Sheet of a spreadsheet, as in table.xlsx::Sheet2; by default the first."
+    ),
 ]
-Array = Annotated[str | None, typer.Option("--array", help="Array of an NPZ file.")]
+Cells = Annotated[
+    str | None,
+    typer.Option(
+        "--range", help="Cells of a sheet to read, such as A5:F20; by default its largest table."
+    ),
+]
+Array = Annotated[
+    str | None,
+    typer.Option("--array", help="Array of an NPZ file, as in table.npz::X; by default X."),
+]
 Limit = Annotated[
     str | None,
     typer.Option(
@@ -393,8 +427,13 @@ class Source(NamedTuple):
     limit: Limit = None
     missing: Missing = None
     kept: Kept = None
+    thousands: Thousands = None
+    skip: Skip = None
     header: Header = None
+    no_header: NoHeader = False
+    units: UnitsLine = None
     sheet: Sheet = None
+    cells: Cells = None
     array: Array = None
 
     def reading(self) -> Reading:
@@ -406,8 +445,26 @@ class Source(NamedTuple):
         sign = {"\\t": "\t", "tab": "\t"}.get(self.separator or "", self.separator)
         missing, kept = _codes(self.missing or []), _codes(self.kept or [])
         found = Reading(self.kind, self.encoding, sign, self.decimal, most, missing)
-        found = found._replace(header=self.header, sheet=self.sheet, array=self.array)
-        return found._replace(kept=kept)
+        header = 0 if self.no_header else self.header
+        found = found._replace(header=header, skip=self.skip, units=self.units, kept=kept)
+        found = found._replace(sheet=self.sheet, cells=self.cells, array=self.array)
+        return found._replace(thousands=self._thousands())
+
+    def _thousands(self) -> str | None:
+        """Return the sign that separates thousands; refuse options that exclude each other."""
+        if self.no_header and self.header is not None:
+            raise UsageError("--header and --no-header exclude each other: give one of them.")
+        if self.skip is not None and self.header is not None:
+            raise UsageError("--skip and --header both say where the header is: give one of them.")
+        if self.thousands is None or self.thousands == NO_SIGN:
+            return self.thousands
+        sign = NAMED.get(self.thousands, self.thousands)
+        if sign not in SIGNS:
+            some = ", ".join([*NAMED, NO_SIGN])
+            raise UsageError(f"--thousands {self.thousands}: expected one of {some}.")
+        if sign == self.decimal:
+            raise UsageError(f"--thousands and --decimal cannot both be {sign!r}.")
+        return sign
 
 
 def _codes(given: list[str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from dualpca.app.tables.reading import Reading, TableFile, codes_in
 from dualpca.app.tables.text import MISSING, Codes, TableError, added
 from dualpca.app.tables.times import NONE
 from dualpca.data import target_of
-from dualpca.errors import ModelFileError
+from dualpca.errors import ModelFileError, expected
 
 # --- tables to fit -----------------------------------------------------------------------------
 
@@ -130,6 +130,7 @@ def prepared(
         missing=tuple(dict.fromkeys((*table.missing, *found.missing))),
         kinds={} if mixed else None,
         time=named or found.time,
+        units={name: unit for name, unit in table.units.items() if name in found.names},
     )
     if not standardize:
         return prep
@@ -264,6 +265,24 @@ def preparation_of(
     return replace(units, names=found.names, levels=found.levels)
 
 
+def units_of(metadata: Mapping[str, Any], table: TableFile | None = None) -> dict[str, str]:
+    """Return the units of columns: those of a table, else those that a model file says.
+
+    The user is told of columns that have others in the table than they had in the fit.
+    """
+    entry = metadata.get("units", {})
+    if type(entry) is not dict or not all(type(unit) is str for unit in entry.values()):
+        raise ModelFileError(expected("metadata's units", "a dictionary of text", entry))
+    found = {} if table is None else table.units
+    for name, unit in entry.items():
+        if found.get(name, unit) != unit:
+            note(
+                f"column {name!r} is in {found[name]} in {table.path if table else ''}, and was in "
+                f"{unit} in the fit. If the numbers differ too, convert them first."
+            )
+    return entry | dict(found)
+
+
 @dataclass(frozen=True)
 class Job:
     """A model, and the table that it is used on."""
@@ -343,7 +362,7 @@ def start(
     if id_column is None and known in table.columns:
         id_column = known
     prep = preparation_of(model, metadata, table.columns, id_column)
-    prep = replace(prep, missing=table.missing)
+    prep = replace(prep, missing=table.missing, units=units_of(metadata, table))
     table, absent = without_some(table, prep, model)
     tell_codes(table, prep)
     if sequence is None and metadata.get("sequence_column") in table.columns:
@@ -426,6 +445,7 @@ def _identity(path: str, stream: int = -1) -> tuple[int, int] | str | None:
 
     '-' is the file that a stream is connected to (0: standard input, 1: output), if it is one.
     """
+    path = reading.part_of(path)[0]  # of a file with several tables
     try:
         found = os.fstat(stream) if path == "-" else os.stat(path)
     except OSError:

@@ -60,6 +60,7 @@ from dualpca.app.cli._session import (
 from dualpca.app.tables import columns, reading, writing
 from dualpca.app.tables.profiles import LEVELLED
 from dualpca.app.tables.text import TEXTUAL, Dialect, TableError
+from dualpca.app.tables.thousands import grouped
 from dualpca.arrays import task
 from dualpca.models.completing import least_rows
 
@@ -267,7 +268,7 @@ def filled_name(data: str, kind: str | None) -> str:
     """
     if data == "-":
         return "-"
-    ending = Path(data).suffix.lower()
+    ending = Path(reading.part_of(data)[0]).suffix.lower()
     same = reading.KINDS.get(ending) == reading.kind_read(data, kind)
     return f"{name_of(data)}-filled{ending if same else '.csv'}"
 
@@ -420,12 +421,17 @@ class _Filling:
     def words(self, values: pl.Series) -> list[str]:
         """Return filled values as the cells of a text file; nothing is an empty cell."""
         decimal = (self.job.table.dialect or Dialect()).decimal
+        sign = self.job.table.signs.get(values.name)
         if values.dtype == pl.String:
             found = ["" if value is None else str(value) for value in values]
             number = values.name not in self.job.prep.levels  # with bounds, such as <2.5
-            return [word.replace(".", decimal) for word in found] if number else found
+            found = [word.replace(".", decimal) for word in found] if number else found
+            return found if sign is None else [grouped(word, sign, decimal) for word in found]
         digits = self.digits.get(values.name, 6)
-        return ["" if v is None else writing.number_text(float(v), digits, decimal) for v in values]
+        found = [
+            "" if v is None else writing.number_text(float(v), digits, decimal) for v in values
+        ]
+        return found if sign is None else [grouped(word, sign, decimal) for word in found]
 
     def count_digits(self) -> None:
         """Find the significant digits to write in each column of numbers: two more than it has.

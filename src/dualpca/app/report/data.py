@@ -98,7 +98,7 @@ def _column(subject: Subject, j: int) -> list[str]:
     share = 1 - seen.size / subject.n
     missing = f"{subject.n - seen.size:,} ({percent(share)})" if share else "none"
     cuts = [f"{said(v, 4)}" for v in np.quantile(seen, [0, 0.5, 1])] if seen.size else ["–"] * 3
-    return [subject.names[j], kind_of(column), missing, *cuts]
+    return [subject.titled(j), kind_of(column), missing, *cuts]
 
 
 def percent(share: float) -> str:

@@ -104,7 +104,7 @@ def _counts(subject: MixedSubject, j: int) -> tuple[list[str], Ints]:
 def _values(subject: MixedSubject, j: int) -> Plot:
     """Draw how often the values of a column occur."""
     names, counts = _counts(subject, j)
-    title = f"{shown(subject.names[j])} ({subject.kinds[j]})"
+    title = f"{shown(subject.titled(j))} ({subject.kinds[j]})"
     label = f"Bars: how often the values of {subject.names[j]} occur."
     bound = int(subject.bounded[:, j].sum())
     x: dict[str, Any] = axis(title, type="category")
@@ -155,7 +155,7 @@ def _kinds(subject: MixedSubject) -> Table:
         gaps, bound = int(subject.missing[:, j].sum()), int(subject.bounded[:, j].sum())
         missing = f"{gaps:,} ({percent(gaps / subject.n)})" if gaps else "none"
         held = _held(subject, j) + (f"; bounds: {_bounds(subject, j)}" if bound else "")
-        rows.append([subject.names[j], subject.kinds[j], missing, held])
+        rows.append([subject.titled(j), subject.kinds[j], missing, held])
     cut = f" (the first {COLUMNS} of {subject.d:,})" if subject.d > COLUMNS else ""
     caption = f"Every column{cut}: its kind, missing entries, and what it holds"
     header = ("column", "kind", "missing", "what it holds")

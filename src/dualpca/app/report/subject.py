@@ -77,6 +77,11 @@ class Subject:
     ids_beside: tuple[str, ...] = ()  # of the m rows
     time: TimeAxis | None = None  # of the n rows, if the table tells it
 
+    def titled(self, j: int) -> str:
+        """Return the name of a column, with its unit if the table has one."""
+        name = self.names[j]
+        return name if self.prepared is None else self.prepared.titled(name)
+
     @property
     def n(self) -> int:
         """Rows."""

@@ -275,7 +275,7 @@ def refused_text(name: str, first: str, n_values: int) -> Refused:
     if DATE.fullmatch(first):
         return Refused(name, DATES, shown(first), False)
     if NOTATION.fullmatch(first):
-        what = "numbers in another notation (see --decimal; no thousands separators)"
+        what = "numbers in another notation (see --decimal and --thousands)"
         return Refused(name, what, shown(first), False)
     if UNITS.fullmatch(first):
         return Refused(name, "numbers with units", shown(first), n_values <= MANY)
@@ -534,6 +534,19 @@ class Preparation:
     missing: tuple[str, ...] = ()  # codes of missing entries, beside the usual
     kinds: Mapping[str, str] | None = None  # of a model of columns of any kind: their kinds
     time: str | None = None  # the column that tells the time of rows
+    units: Mapping[str, str] = field(default_factory=dict)  # of columns, as the table has them
+
+    def titled(self, name: str) -> str:
+        """Return the name of a column with its unit, for readers.
+
+        Examples
+        --------
+        >>> prepared = Preparation(("temp", "ratio"), units={"temp": "°C"})
+        >>> prepared.titled("temp"), prepared.titled("ratio")
+        ('temp [°C]', 'ratio')
+        """
+        unit = self.units.get(name)
+        return name if unit is None else f"{name} [{unit}]"
 
     @property
     def features(self) -> list[str]:

@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -27,25 +27,27 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import polars as pl
 
+from dualpca.app.tables.heads import Given
+from dualpca.app.tables.opening import open_text
+from dualpca.app.tables.sheets import read_sheet
 from dualpca.app.tables.text import (
     CODES,
     TEXTUAL,
     Codes,
     Counts,
     Dialect,
+    Scan,
     TableError,
     TextTable,
     added,
     emptied,
     first_line,
-    is_entry,
-    named,
-    open_text,
     tally,
     without,
 )
+from dualpca.app.tables.thousands import as_written
+from dualpca.app.tables.thousands import notes as notes_on_thousands
 from dualpca.arrays import memory, task
-from dualpca.errors import install
 
 TablePath = str | os.PathLike[str]
 Opener = Callable[[], BinaryIO]
@@ -100,7 +102,7 @@ def kind_read(path: TablePath, kind: str | None = None) -> str:
     >>> kind_read("t.csv.gz"), kind_read("t.xlsx::Sheet2")
     ('csv', 'xlsx')
     """
-    name = Path(sheet_of(str(path))[0])
+    name = Path(part_of(str(path))[0])
     if kind == "xlsx" or (kind is None and name.suffix.lower() in BOOKS):
         return "xlsx"
     if kind is None and name.suffix.lower() in PACKED:
@@ -115,20 +117,20 @@ def kind_read(path: TablePath, kind: str | None = None) -> str:
                 f"{path}: the ending {name.suffix!r} does not tell the format. Use one of "
                 f"{', '.join(known)}, or --format."
             )
-    return kind_of(path, kind)
+    return kind_of(name if str(path) != "-" else path, kind)
 
 
-def sheet_of(path: str) -> tuple[str, str | None]:
-    """Return the file and the sheet that a path such as table.xlsx::Sheet2 names.
+def part_of(path: str) -> tuple[str, str | None]:
+    """Return the file and its part that a path names: a sheet, or an array.
 
     Examples
     --------
-    >>> sheet_of("table.xlsx::Sheet 2"), sheet_of("a::b.csv")
-    (('table.xlsx', 'Sheet 2'), ('a::b.csv', None))
+    >>> part_of("table.xlsx::Sheet 2"), part_of("t.npz::Z"), part_of("a::b.csv")
+    (('table.xlsx', 'Sheet 2'), ('t.npz', 'Z'), ('a::b.csv', None))
     """
-    file, colons, sheet = path.rpartition("::")
-    if colons and Path(file).suffix.lower() in BOOKS and not os.path.exists(path):
-        return file, sheet
+    file, colons, part = path.rpartition("::")
+    if colons and Path(file).suffix.lower() in (*BOOKS, ".npz") and not os.path.exists(path):
+        return file, part
     return path, None
 
 
@@ -144,15 +146,24 @@ class Reading(NamedTuple):
     decimal: str | None = None
     limit: int | None = None  # bytes of memory
     missing: tuple[str, ...] = ()  # codes of missing entries, beside the usual
-    header: bool | None = None  # of text and spreadsheets: whether there is one; None: look
+    header: int | None = None  # of text and spreadsheets: its line; 0: there is none; None: look
     sheet: str | None = None  # of a spreadsheet
     array: str | None = None  # of an NPZ file
     kept: tuple[str, ...] = ()  # codes that are values, though usual for missing entries
+    skip: int | None = None  # lines above the header
+    units: int | None = None  # line of units; 0: there is none; None: look
+    cells: str | None = None  # range of a spreadsheet
+    thousands: str | None = None  # what separates them, or none; None: look
 
     @property
     def codes(self) -> Codes:
         """Return the codes that are missing, and those that are not."""
         return Codes(self.missing, self.kept)
+
+    @property
+    def given(self) -> Given:
+        """Return what is known of the first lines."""
+        return Given(self.skip, self.header, self.units)
 
 
 @dataclass(frozen=True)
@@ -171,6 +182,8 @@ class TableFile:
     kept: tuple[str, ...] = ()  # codes that are values, as given
     gone: Counts = field(default_factory=dict)  # codes that were read as missing, by column
     notes: tuple[str, ...] = ()  # what the user should know
+    units: Mapping[str, str] = field(default_factory=dict)  # of columns that have one
+    signs: Mapping[str, str] = field(default_factory=dict)  # what separates thousands, by column
 
     @property
     def whole(self) -> bool:
@@ -377,12 +390,22 @@ def opened(path: str, how: Reading | None = None, verbatim: tuple[str, ...] = ()
 
 def _opened(path: str, how: Reading, verbatim: tuple[str, ...], room: int | None) -> TableFile:
     kind = kind_read(path, how.kind)
-    file, sheet = sheet_of(path)
-    how = how._replace(kind=kind, sheet=how.sheet or sheet)
+    file, part = part_of(path)
+    how = how._replace(kind=kind)
+    if kind == "npz":
+        how = how._replace(array=how.array or part)
+    else:
+        how = how._replace(sheet=how.sheet or part)
     if how.sheet is not None and kind != "xlsx":
         raise TableError(f"--sheet {how.sheet}: {path} is no spreadsheet, so it has no sheets.")
+    if how.cells is not None and kind != "xlsx":
+        raise TableError(f"--range {how.cells}: {path} is no spreadsheet, so it has no cells.")
     if how.array is not None and kind != "npz":
         raise TableError(f"--array {how.array}: {path} is no NPZ file, so it has no named arrays.")
+    named = {"--skip": how.skip, "--header": how.header, "--units": how.units}
+    for option, line in named.items():
+        if line is not None and kind not in (*TEXT, "xlsx"):
+            raise TableError(f"{option}: {path} is no text and no spreadsheet, so it has no lines.")
     source, size = bytes_of(file, kind, room)
     piece = None if room is None or COPIES[kind] * size <= room else piece_of(kind, room)
     if kind in TEXT:
@@ -399,8 +422,7 @@ def _binary(path: str, source: Opener, how: Reading, piece: int | None) -> Table
     if kind == "xlsx":
         return _sheet(path, source, how)
     if piece is None or kind == "npz":
-        frame, notes = _loaded(path, source, how.array)
-        return _in_memory(path, frame, notes=notes)
+        return _loaded(path, source, how.array)
     return _mapped(path, piece)
 
 
@@ -581,12 +603,19 @@ def _text(
 ) -> TableFile:
     kind = how.kind or "csv"
     written = (kind, how.encoding, how.separator, how.decimal)
-    text = open_text(path, source, *written, verbatim, how.header, how.codes)
-    more: dict[str, Any] = {"dialect": text.dialect, "kept": how.kept, "notes": text.notes}
+    text = open_text(path, source, *written, verbatim, how.given, how.codes, how.thousands)
+    more: dict[str, Any] = {"dialect": text.dialect, "kept": how.kept, "units": text.units}
     more["text"] = (text, -1 if piece is None else piece)
+
+    def found(scan: Scan) -> dict[str, Any]:
+        told = notes_on_thousands(path, scan.signs, scan.first) if how.thousands is None else ()
+        signs = {name: as_written(scan.first[name], one) for name, one in scan.signs.items()}
+        seen = {"missing": scan.missing, "gone": scan.gone, "signs": signs}
+        return more | seen | {"notes": (*text.notes, *told)}
+
     if piece is None:
         frame, scan = text.whole()
-        return _in_memory(path, frame, missing=scan.missing, gone=scan.gone, **more)
+        return _in_memory(path, frame, **found(scan))
     with task("reading, batch", math.ceil(size / piece)) as tick:
         scan = text.scanned(piece, tick)
     if scan.height == 0:
@@ -596,8 +625,7 @@ def _text(
         for part in text.checked(piece):
             yield text.parsed(part, scan)
 
-    more |= {"missing": scan.missing, "gone": scan.gone}
-    return TableFile(path, text.names, scan.height, scan.n_pieces, frames, **more)
+    return TableFile(path, text.names, scan.height, scan.n_pieces, frames, **found(scan))
 
 
 def _scanned(path: str, source: Opener, kind: str, piece: int | None) -> TableFile:
@@ -622,108 +650,62 @@ def _scanned(path: str, source: Opener, kind: str, piece: int | None) -> TableFi
 
 
 def _sheet(path: str, source: Opener, how: Reading) -> TableFile:
-    """Return a sheet of a spreadsheet: the one that is named, or the first."""
-    if find_spec("fastexcel") is None:
-        raise TableError(
-            f"{path} is a spreadsheet, and reading it needs fastexcel: {install('xlsx')}, "
-            "or save the sheet as CSV."
-        )
-    fastexcel = import_module("fastexcel")
-    try:
-        with source() as file:
-            book = fastexcel.read_excel(file.read())
-    except Exception as error:  # fastexcel raises its own kinds
-        raise TableError(f"{path} is not a valid spreadsheet: {first_line(error)}.") from error
-    names, sheet = list(book.sheet_names), how.sheet
-    if not names:
-        raise TableError(f"{path} has no sheets.")
-    if sheet is not None and sheet not in names:
-        raise TableError(f"--sheet {sheet}: no such sheet in {path}; there are {', '.join(names)}.")
-    notes: tuple[str, ...] = ()
-    if sheet is None and names[1:]:
-        others = ", ".join(map(repr, names[1:10])) + (", …" if names[10:] else "")
-        notes = (f"sheet {names[0]!r} of {path} is read; --sheet reads another: {others}.",)
-    try:
-        frame, more = _cells_of(book, sheet or names[0], path, how)
-    except TableError:
-        raise
-    except Exception as error:
-        raise TableError(f"{path} cannot be read: {first_line(error)}.") from error
-    return _in_memory(path, frame, notes=(*notes, *more))
+    """Return a table of a spreadsheet."""
+    with source() as file:
+        found = read_sheet(path, file, how.sheet, how.cells, how.given, how.codes, how.thousands)
+    return _in_memory(path, found.frame, notes=found.notes, units=found.units)
 
 
-def _cells_of(book: Any, sheet: str, path: str, how: Reading) -> tuple[pl.DataFrame, Any]:
-    """Return the rows of a sheet, without the empty ones around them, and notes."""
-
-    def load(**more: Any) -> pl.DataFrame:
-        found = book.load_sheet(sheet, header_row=None, schema_sample_rows=None, **more)
-        return pl.DataFrame(found.to_polars())
-
-    head = load(n_rows=1, dtypes="string")
-    if head.is_empty():
-        raise TableError(f"sheet {sheet!r} of {path} is empty: expected at least one row.")
-    fields = ["" if cell is None else str(cell).strip() for cell in head.row(0)]
-    cells = [cell for cell in fields if cell]
-    header = how.header
-    notes: tuple[str, ...] = ()
-    if header is None and all(map(is_entry, cells)):
-        header = False
-        told = f"the first row of {path} holds numbers, so it is read as a row, and columns are "
-        notes = (told + "called x1, x2, … (--header if it has the names of columns).",)
-    body = load(skip_rows=0 if header is False else 1)
-    if header is False:
-        fields = [f"x{j}" for j in range(1, body.width + 1)]
-    body = body.rename(dict(zip(body.columns, map(str, range(body.width)), strict=True)))
-    filled = [c.null_count() < len(c) for c in body.iter_columns()]
-    keep = [j for j in range(body.width) if fields[j] or filled[j]]
-    names, more = named([fields[j] for j in keep], path)
-    body = body.select(str(j) for j in keep)
-    body.columns = names
-    body = body.with_columns([c.cast(pl.Int64) for c in body.iter_columns() if _is_whole(c)])
-    used = body.select(~pl.all_horizontal(pl.all().is_null())).to_series().arg_true()
-    return body[: int(used[-1]) + 1 if len(used) else 0], (*notes, *more)
-
-
-def _is_whole(column: pl.Series) -> bool:
-    """Return True for floats that are whole numbers: spreadsheets know no others."""
-    if not column.dtype.is_float():
-        return False
-    return bool(((column == column.round()) & (column.abs() < 2**53)).all())
-
-
-def _loaded(
-    path: str, source: Opener, array: str | None = None
-) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return the matrix of an NPY or NPZ file, and a note where there are others."""
-    notes: tuple[str, ...] = ()
+def _loaded(path: str, source: Opener, array: str | None = None) -> TableFile:
+    """Return the matrix of an NPY or NPZ file."""
+    told: tuple[str, ...] = ()
     try:
         with source() as file:
             found = np.load(io.BytesIO(file.read()), allow_pickle=False)
         if isinstance(found, np.ndarray):
             matrix = found
         else:
-            name = _only(list(found.files), path, array)
-            matrix, others = found[name], [one for one in found.files if one != name]
-            if array is None and others:
-                there = ", ".join(map(repr, others[:10])) + (", …" if others[10:] else "")
-                notes = (f"array {name!r} of {path} is read; --array reads another: {there}.",)
+            name, told = _only(found, path, array)
+            matrix = found[name]
     except TableError:
         raise
     except Exception as error:  # zipfile and NumPy raise many kinds
         raise TableError(f"{path} is not a valid NumPy file: {first_line(error)}.") from error
     names = _check_matrix(matrix, path)
-    return pl.DataFrame(np.ascontiguousarray(matrix), schema=names, orient="row"), notes
+    frame = pl.DataFrame(np.ascontiguousarray(matrix), schema=names, orient="row")
+    return _in_memory(path, frame, notes=told)
 
 
-def _only(names: list[str], path: str, array: str | None) -> str:
-    """Return the name of the array to read: as given, else the only one, or X."""
-    if array is None and names != names[:1] and "X" not in names:
-        raise TableError(
-            f"{path} holds {names}: expected one array, or one called X. Choose with --array."
-        )
+def _only(archive: Any, path: str, array: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the array to read: the named one, X, or the only matrix; and a note on the others."""
+    names = list(archive.files)
     if array is not None and array not in names:
-        raise TableError(f"--array {array}: no such array in {path}; there are {names}.")
-    return array or ("X" if "X" in names else names[0])
+        some = ", ".join(names)
+        raise TableError(f"--array {array}: no such array in {path}; there are {some}.")
+    if array is not None or names == names[:1]:
+        return array or names[0], ()
+    shapes = {name: _shape_of(archive, name) for name in names}
+    matrices = [name for name, shape in shapes.items() if len(shape or ()) == 2]
+    found = "X" if "X" in names else matrices[0] if len(matrices) == 1 else None
+    if found is None:
+        sizes = {name: " by ".join(map(str, shapes[name] or ())) for name in matrices}
+        some = ", ".join(f"{name} ({size})" for name, size in sizes.items()) or "none"
+        raise TableError(
+            f"{path} holds {len(names)} arrays, and none is called X. Choose a matrix with "
+            f"--array: {some}."
+        )
+    others = ", ".join(repr(name) for name in names if name != found)
+    return found, (f"array {found!r} of {path} is read; --array reads another: {others}.",)
+
+
+def _shape_of(archive: Any, name: str) -> tuple[int, ...] | None:
+    """Return the shape of an array of numbers; None for other arrays, which are not read."""
+    with archive.zip.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        old = version == (1, 0)
+        read = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(file)
+    return tuple(shape) if kind.kind in "fiub" else None
 
 
 def _check_matrix(matrix: np.ndarray[Any, Any], path: str) -> list[str]:

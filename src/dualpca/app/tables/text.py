@@ -10,12 +10,14 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
+from dualpca.app.tables.thousands import Grouping, ungrouped, votes
 from dualpca.errors import DualPCAError
 
 # --- dialects: what separates fields, what marks decimals --------------------------------------
@@ -101,19 +103,34 @@ def _check(separator: str, decimal: str | None) -> None:
         raise TableError(f"--separator must be one character such as ';', got {separator!r}.")
     if decimal not in (None, ".", ","):
         raise TableError(f"--decimal must be '.' or ',', got {decimal!r}.")
-    if decimal == "," == separator:
-        raise TableError("--decimal , needs another --separator, such as ';'.")
 
 
 def _decimal(head: str, separator: str) -> str:
-    fields: list[str] = []
-    try:
-        for row in csv.reader(io.StringIO(head, newline=""), delimiter=separator):
-            fields += (field.strip() for field in row)
-    except csv.Error:  # reading the whole file says where
-        pass
+    """Return what marks decimals: as some column shows for certain, or a comma without points."""
+    found = decimals_in(head, separator)
+    if len(found) == 1:
+        return found.pop()
+    fields = [field for row in _fields(head, separator) for field in row]
     commas = any(WITH_COMMA.fullmatch(field) for field in fields)
     return "," if commas and not any(WITH_POINT.fullmatch(field) for field in fields) else "."
+
+
+def decimals_in(head: str, separator: str) -> set[str]:
+    """Return which signs mark decimals for certain in the first lines of a table."""
+    rows = _fields(head, separator)
+    width = len(rows[0]) if rows else 0
+    body = [row for row in rows[1:] if len(row) == width]
+    columns = ([row[j] for row in body if row[j] not in MISSING] for j in range(width))
+    return votes((cells for cells in columns if cells), separator)
+
+
+def _fields(head: str, separator: str) -> list[list[str]]:
+    """Return the cells of the first lines; reading the whole file says where one is broken."""
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        for row in csv.reader(io.StringIO(head, newline=""), delimiter=separator):
+            rows.append([field.strip() for field in row])
+    return rows
 
 
 # --- decoding: bytes as text, piece by piece ---------------------------------------------------
@@ -199,9 +216,6 @@ TEXTUAL: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
 """Types of text."""
 COMMA = r"^((?:<=|>=|<|>|≤|≥)?\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$"
 """A number with a decimal comma, or a bound."""
-
-HEAD = 1 << 16
-"""Bytes in which a dialect is detected."""
 
 Counts = Mapping[str, Mapping[str, int]]
 """How often which code occurs, by column."""
@@ -353,6 +367,10 @@ class TextTable:
     verbatim: tuple[str, ...] = ()  # columns that stay text
     codes: Codes = USUAL
     notes: tuple[str, ...] = ()  # what the user should know
+    units: Mapping[str, str] = field(default_factory=dict)  # by column
+    title: int | None = None  # characters before the header, if there is one
+    thousands: str | None = None  # as given: a sign, or none
+    decided: bool = True  # what marks decimals is known
 
     @property
     def path(self) -> str:
@@ -367,7 +385,7 @@ class TextTable:
             if skip > 0:
                 cut = min(skip, len(rest))
                 skip, rest = skip - cut, rest[cut:]
-            end = _last_record(rest)
+            end = last_record(rest)
             if end:
                 yield rest[:end]
                 rest = rest[end:]
@@ -446,7 +464,8 @@ class TextTable:
 
     def parsed(self, piece: str, scan: Scan) -> pl.DataFrame:
         """Return a piece as a table with the types that fit the whole file; dates stay text."""
-        found, _ = emptied(self.cells(piece), scan.missing, self.verbatim, self._numbers)
+        cells = ungrouped(self.cells(piece), scan.signs, self.dialect.decimal)
+        found, _ = emptied(cells, scan.missing, self.verbatim, self._numbers)
         columns = (self._typed(c, scan.schema[c.name]) for c in found.iter_columns())
         return pl.DataFrame([one.column for one in columns])
 
@@ -457,7 +476,7 @@ class TextTable:
         and among true and false.
         """
         if column.name in self.verbatim:
-            return _Typed(column, column.dtype, {}, {})
+            return _Typed(column, column.dtype, {}, {}, column, column)
         kept = self.codes.kept_in(column.name, self.names)
         values = self._numbers(column)
         text, gone, seen = column, {}, {}
@@ -474,13 +493,13 @@ class TextTable:
         logical = text.is_in(["true", "false"]).fill_null(True).all() if not fits else False
         found = kind or _kind(text, values if fits else None, logical)
         if found is None or found == pl.String:
-            return _Typed(self._points(column), found, gone, seen)
+            return _Typed(self._points(column), found, gone, seen, text, values)
         if not (logical if found == pl.Boolean else fits) and known:
             raise TableError(f"{self.path} has columns of numbers with other entries among them.")
         if found == pl.Boolean:
-            return _Typed(text == "true", found, gone, seen)
+            return _Typed(text == "true", found, gone, seen, text, values)
         made = text.cast(found, strict=False) if found.is_integer() else values
-        return _Typed(made, found, gone, seen)
+        return _Typed(made, found, gone, seen, text, values)
 
     def _numbers(self, text: pl.Series) -> pl.Series:
         """Return text as float64, null where it is none."""
@@ -514,15 +533,36 @@ class TextTable:
         return self.parsed(text, scan) if text else pl.DataFrame(schema=self.names), scan
 
     def _scan(self, pieces: Callable[[], Iterator[str]]) -> Scan:
+        """Return what is in the file; in a second pass without the separators of thousands."""
+        names = [name for name in self.names if name not in self.verbatim]
+        if self.thousands == NO_SIGN:
+            return self._seen(pieces, {}, {})
+        groups = {name: Grouping(self.dialect.decimal) for name in names}
+        found = self._seen(pieces, {}, groups)
+        signs = {name: one.sign(self.thousands, self.decided) for name, one in groups.items()}
+        kept = {name: sign for name, sign in signs.items() if sign and found.is_text(name)}
+        first = {name: groups[name].first[sign] for name, sign in kept.items()}
+        return self._seen(pieces, kept, {})._replace(first=first) if kept else found
+
+    def _seen(
+        self,
+        pieces: Callable[[], Iterator[str]],
+        signs: Mapping[str, str],
+        groups: Mapping[str, Grouping],
+    ) -> Scan:
+        """Return what a pass over the file finds; `groups` take the entries of their columns."""
         given = self.codes.missing_in(self.names)
         types: dict[str, Any] = {}
         gone: Counts = {}
         seen: Counts = {}
         height = n_pieces = 0
         for piece in pieces():
-            cells = self.cells(piece)
+            cells = ungrouped(self.cells(piece), signs, self.dialect.decimal)
             cells, counts = emptied(cells, given, self.verbatim, self._numbers)
             typed = [self._typed(column) for column in cells.iter_columns()]
+            for one in typed:
+                if one.name in groups:
+                    groups[one.name].add(one.text, one.values)
             height, n_pieces = height + cells.height, n_pieces + 1
             types = {one.name: _common(types.get(one.name), one.kind) for one in typed}
             gone = added(added(gone, counts), {one.name: one.gone for one in typed})
@@ -532,17 +572,27 @@ class TextTable:
         bare = _unquoted(self, words, pieces) if words else {}
         gone = added(gone, {n: codes for n, codes in seen.items() if n not in words})
         extra = tuple(f"{name}={code}" for name, codes in bare.items() for code in codes)
-        return Scan(height, n_pieces, schema, (*given, *extra), added(gone, bare))
+        return Scan(height, n_pieces, schema, (*given, *extra), added(gone, bare), signs)
+
+
+NO_SIGN = "none"
+"""The value of --thousands where nothing separates thousands."""
 
 
 class Scan(NamedTuple):
-    """What a first pass over a file finds."""
+    """What the passes over a file find."""
 
     height: int
     n_pieces: int
     schema: dict[str, Any]
     missing: tuple[str, ...]  # codes of missing entries, beside the usual
     gone: Counts  # codes that were read as missing
+    signs: Mapping[str, str]  # what separates thousands, by column
+    first: Mapping[str, str] = {}  # a cell of each of these columns
+
+    def is_text(self, name: str) -> bool:
+        """Return True if not all entries of a column are numbers, true or false."""
+        return bool(self.schema.get(name) == pl.String)
 
 
 class _Typed(NamedTuple):
@@ -552,6 +602,8 @@ class _Typed(NamedTuple):
     kind: Any
     gone: dict[str, int]  # never measured
     seen: dict[str, int]  # missing among numbers
+    text: pl.Series  # as it is written, null where it is missing among numbers
+    values: pl.Series  # as numbers, null where it is none
 
     @property
     def name(self) -> str:
@@ -617,107 +669,6 @@ def _common(known: Any, kind: Any) -> Any:
     return pl.Float64 if known.is_numeric() and kind.is_numeric() else pl.String
 
 
-def open_text(
-    path: str,
-    open_: Callable[[], BinaryIO],
-    kind: str = "csv",
-    encoding: str = "utf-8",
-    separator: str | None = None,
-    decimal: str | None = None,
-    verbatim: Sequence[str] = (),
-    header: bool | None = None,
-    codes: Codes | None = None,
-) -> TextTable:
-    """Return the table of a text file, with what its first lines tell.
-
-    Without `header`, a first line of nothing but numbers and missing entries is a row; columns are
-    then called x1, x2, ….
-    """
-    file = TextFile(path, open_, encoding)
-    marked, head, codes = file.is_marked(), _head(file), codes or USUAL
-    if "\r" in head and "\n" not in head:
-        file, head = file._replace(mac=True), head.replace("\r", "\n")
-    lines = io.StringIO(head, newline="")
-    first = lines.readline().strip()
-    if first.lower().startswith("sep=") and len(first) == 5:
-        separator = separator or first[4]  # written by Excel
-    else:
-        lines.seek(0)
-    start = lines.tell()
-    if kind == "tsv" and separator is None:
-        separator = "\t"
-    dialect = detect(head[start : head.rfind("\n") + 1 or None], separator, decimal)
-    rows = csv.reader(lines, delimiter=dialect.separator)
-    try:
-        names = next(rows, [])
-    except csv.Error as error:
-        raise TableError(f"the header of {path} cannot be read: {error}.") from None
-    at, line = lines.tell(), rows.line_num + (start > 0)
-    notes: tuple[str, ...] = ()
-    is_row = _is_row(names, head[start:at], dialect, codes.missing)
-    if header is False or (header is None and is_row):
-        told = f"the first line of {path} holds numbers, so it is read as a row, and columns are "
-        told += "called x1, x2, … (--header if it has the names of columns)."
-        notes = () if header is False else (told,)
-        names = [f"x{j}" for j in range(1, len(names) + 1)]
-        at, line = start, int(start > 0)
-    names, more = named(names, path)
-    stay = tuple(name for name in verbatim if name in names)
-    dialect = dialect._replace(mark=marked)
-    return TextTable(file, dialect, names, at, line, stay, codes, (*notes, *more))
-
-
-def _is_row(fields: list[str], line: str, dialect: Dialect, codes: Sequence[str]) -> bool:
-    """Return True if the first line is a row: numbers (at least one) and missing entries only."""
-    found = [field for field in fields if field.strip() not in (*MISSING, *codes)]
-    numbers = all(is_entry(field, dialect.decimal) for field in found)
-    return bool(found) and numbers and '"' not in line  # numbers in quotes are names
-
-
-ROW = "row"
-"""Name of a first column without one: Python and R write row names so."""
-
-
-def named(names: list[str], path: str) -> tuple[list[str], tuple[str, ...]]:
-    """Return the names of columns and notes on them; refuse repeated and empty ones."""
-    first_only = len(names) > 1 and not names[0].strip() and all(map(str.strip, names[1:]))
-    if first_only and ROW not in names:
-        names = [ROW, *names[1:]]
-        notes: tuple[str, ...] = (f"the first column of {path} has no name and is called 'row'.",)
-    else:
-        notes = ()
-    _check_names(names, path)
-    return names, notes
-
-
-def _head(file: TextFile) -> str:
-    """Return the first lines, with the complete header."""
-    head = ""
-    for text in file.pieces(HEAD):
-        head += text
-        if head.count("\n") > 1 and _last_record(head):
-            break
-        if "\n" not in head and "\r" in head[:-1] and len(head) >= HEAD:
-            break
-    return head
-
-
-def _check_names(names: list[str], path: str) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1 and name.strip()})
-    nameless = [j for j, name in enumerate(names) if not name.strip()]
-    if repeated:
-        raise TableError(
-            f"the header of {path} repeats {repeated}: every column needs its own name."
-        )
-    if nameless:
-        before = names[nameless[0] - 1] if nameless[0] else None
-        where = "at its beginning" if before is None else f"after {before!r}"
-        raise TableError(
-            f"the header of {path} has an empty name {where}: every column needs its own name. "
-            "Delete empty columns."
-        )
-
-
 @cache
 def _quoted_fields(separator: str) -> re.Pattern[str]:
     """Return a pattern of fields that are in quotes from their beginning to their end."""
@@ -725,7 +676,7 @@ def _quoted_fields(separator: str) -> re.Pattern[str]:
     return re.compile(rf'(?:^|{sign})"(?:[^"]|"")*"(?={sign}|\r?$)', re.MULTILINE)
 
 
-def _last_record(text: str) -> int:
+def last_record(text: str) -> int:
     """Return where the last complete record ends: after a line that ends outside of quotes."""
     quotes, end = text.count('"'), len(text)
     while (at := text.rfind("\n", 0, end)) >= 0:

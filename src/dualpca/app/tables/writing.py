@@ -174,7 +174,8 @@ LOOKED_AT = 1000
 """Rows in which the digits of a column are counted."""
 FULL = 17
 """Significant digits that tell all float64 apart."""
-NUMBER = re.compile(r"[+-]?(\d*)[.,]?(\d*)(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(r"[+-]?([\d.,\s'’]*)(?:[eE][+-]?\d+)?")
+"""A number, perhaps with thousands separated."""
 
 
 class Rewritten:
@@ -205,17 +206,37 @@ class Rewritten:
         yield from map(records_of, self.text.checked(self.size))
 
     def header(self, first: str | None = None) -> None:
-        """Write what comes before the first record, with one more column at the front."""
+        """Write what comes before the first record, with one more column at the front.
+
+        Titles stay as they are; lines with as many cells as the header get an empty one more.
+        """
         head = ""
         for piece in self.text.file.pieces(1 << 16):
             head += piece
             if len(head) >= self.text.start:
                 break
-        lines = records_of(head[: self.text.start])
-        if lines and re.fullmatch("sep=.", lines[0].strip(), re.IGNORECASE):
-            self._say(lines.pop(0).replace(self.text.dialect.separator, self.separator))
-        if lines:
-            self.write(lines, {}, first)
+        title = self.text.title
+        for lines, name in (
+            (head[: self.text.start if title is None else title], ""),
+            (head[self.text.start if title is None else title : self.text.start], first or ""),
+        ):
+            for line in records_of(lines):
+                self._say(self._told(line, None if first is None else name))
+                name = ""
+
+    def _told(self, line: str, front: str | None) -> str:
+        """Return a line above the first record in the new dialect, with a cell at the front."""
+        old, new = self.text.dialect.separator, self.separator
+        body = body_of(line)
+        if re.fullmatch("sep=.", body.strip(), re.IGNORECASE):
+            return line.replace(old, new)
+        fields = fields_of(body, old)
+        same = len(fields) == len(self.text.names)
+        if front and not same:
+            raise TableError(f"{self.text.path} has quotes inside of cells: remove them.")
+        fields = [front, *fields] if front is not None and same else fields
+        fields = fields if old == new else [quoted(one, new) for one in fields]
+        return new.join(fields) + line[len(body) :]
 
     def write(self, records: list[str], changes: Changes, first: str | None = None) -> None:
         """Write the records of a batch, with changes, and one more cell at the front of each."""
@@ -267,13 +288,13 @@ def digits_in(cells: Iterable[str]) -> int:
 
     Examples
     --------
-    >>> digits_in(["7394.8", "400", "", "0.012", '"1,50"', "1e-5", "NA"])
-    5
+    >>> digits_in(["7394.8", "400", "", "0.012", '"1,50"', "1e-5", "NA"]), digits_in(["1 234.5"])
+    (5, 5)
     """
     most = 0
     for cell in cells:
         found = NUMBER.fullmatch(cell.strip().strip('"').strip())
-        digits = "" if found is None else found[1] + found[2]
+        digits = "" if found is None else re.sub(r"\D", "", found[1])
         most = max(most, len(digits.lstrip("0")) or len(digits[:1]))
     return most
 
