@@ -594,6 +594,7 @@ def fit_mixed(
     request: CopulaRequest,
     wanted: int | str | None,
     weights: Host | None,
+    first: int = 1,
 ) -> MixedModel:
     """Fit a model to a table of columns of any kind.
 
@@ -606,16 +607,18 @@ def fit_mixed(
     wanted : int, 'cv' or None
         Number of latents; None is 'cv'.
     weights : array of shape (n,), optional
+    first : int
+        The smallest number that is tried.
     """
     kinds, entries = TableKinds.read(table, column_kinds)
     model = _without_factors(kinds, entries, weights)
     rows, shares = model.latent(entries), frequencies_of(model.margins)
     most = max(model.factors.s + sum(len(one) - 1 for one in shares) - 1, 0)
-    selection = None
+    selection, scores = None, []
     if wanted is None or wanted == "cv":
-        selection = choose_latents(rows, shares, request, weights) if most > 0 else None
         wanted = 0
-        if selection is not None:
+        if most > 0:
+            selection, scores = choose_latents(rows, shares, request, weights, first)
             wanted = selection.chosen
             note(f"{wanted} components by cross-validation")
     elif not 0 <= int(wanted) <= most:
@@ -631,15 +634,14 @@ def fit_mixed(
         j
         for i, (j, margin) in enumerate(model._ordered)
         if j in in_words
-        and is_out_of_order(
-            model.factors, rows, i, _codes(entries, j), margin.cuts, request, weights
-        )
+        and is_out_of_order(model.factors, rows, i, margin.cuts, scores, request, weights)
     ]
     if not bent:
         return model
     note("nominal by cross-validation: " + ", ".join(labels_of(table)[j] for j in bent))
     asked = ["nominal" if j in bent else kind for j, kind in enumerate(asked)]
-    return fit_mixed(table, asked, request, None, weights)
+    fewer = max(1, selection.chosen - 1)  # levels without their order need hardly fewer latents
+    return fit_mixed(table, asked, request, None, weights, fewer)
 
 
 def _without_factors(kinds: TableKinds, entries: Entries, weights: Host | None) -> MixedModel:
