@@ -192,10 +192,28 @@ def test_a_choice_goes_on_past_a_dip():
     def tried(*values):
         return [[Score(v + e, 1.0, 1.0, 1.0) for e in (0.0, 0.1)] for v in values]
 
-    assert not choosing._is_enough(tried(0.0, -1.0, -1.0))
-    assert not choosing._is_enough(tried(0.0, -1.0, -1.0, 2.0))
-    assert choosing._is_enough(tried(0.0, -1.0, -1.0, -0.5))
-    assert choosing._is_enough(tried(0.0, 1.0, 1.0, 0.5, 1.0))
+    assert not choosing._is_enough(tried(0.0, -1.0))
+    assert not choosing._is_enough(tried(0.0, -1.0, 2.0))
+    assert choosing._is_enough(tried(0.0, -1.0, -0.5))
+    assert choosing._is_enough(tried(0.0, 1.0, 0.5, 1.0))
+
+
+def test_candidates_end_with_the_most_there_can_be(monkeypatch):
+    """A fold begins with what was found for it with fewer latents."""
+    rows, _, _ = rows_of(law(1, 8, ()), 60, missing=0.0)
+    asked = []
+
+    def scores(rows, frequencies, request, weights, folds, begin):
+        asked.append((request.n_components, dict(begin)))
+        for k in range(5):
+            begin[k] = request.n_components
+            yield Score(float(request.n_components), 1.0, 2.0, 1.0)
+
+    monkeypatch.setattr(choosing, "hidden_scores", scores)
+    curve, _ = choose_latents(rows, (), CopulaRequest(), first=2)
+    assert curve.candidates.tolist() == [q for q, _ in asked] == [2, 3, 4, 6, 7]
+    assert curve.chosen == 7
+    assert [begin.get(0) for _, begin in asked] == [None, 2, 3, 4, 6]
 
 
 def test_a_choice_tells_how_many_fits_there_are():

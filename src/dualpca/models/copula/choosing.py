@@ -31,14 +31,14 @@ SELECTION_ROWS = 2000
 SELECTION_TOLERANCE, SELECTION_STEPS = 1e-2, 30
 """How far the fits of a choice go: the scores of smaller steps are the same."""
 
-NO_BETTER = 3
+NO_BETTER = 2
 """Candidates that gain nothing on smaller ones, but for chance, before larger ones are left out."""
+
+CANDIDATES = (1, 2, 3, 4, 6, 8, 11, 15, 20)
+"""Numbers of latents that are tried: beyond four, one more or less predicts the same."""
 
 SELECTION_SEED = 0
 """Of the folds."""
-
-MOST_LATENTS = 20
-"""Largest q that is tried if none is given."""
 
 
 def choose_latents(
@@ -47,15 +47,15 @@ def choose_latents(
     request: CopulaRequest,
     weights: Host | None = None,
     first: int = 1,
-    most: int = MOST_LATENTS,
+    most: int = CANDIDATES[-1],
 ) -> tuple[Selection, list[Score]]:
-    """Choose q = first, first + 1, … by hidden entries, predicted from what their rows still show.
+    """Choose q from first to most by hidden entries, predicted from what their rows still show.
 
     Known entries are dealt to five folds; the score is ln of the probability (of the density of z
     where its value is known) that the others give to a hidden entry, relative to its column alone.
     The smallest q that is as good as the best is taken: within one standard error. The choice ends
-    after three candidates that gain less than that on smaller ones. The fit of a fold begins where
-    that with one latent less has ended. Up to `SELECTION_ROWS` rows are looked at.
+    after two candidates that gain less than that on smaller ones. The fit of a fold begins where
+    that with fewer latents has ended. Up to `SELECTION_ROWS` rows are looked at.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def choose_latents(
         )
     D = int(rows.low.shape[1]) + sum(K - 1 for K in rows.sizes)
     most = max(1, min(most, D - 1, rows.n - 1))
-    first = min(first, most)
+    tried = [q for q in CANDIDATES if first <= q < most] + [most]
 
     begin: dict[int, CopulaFactors] = {}
 
@@ -85,16 +85,17 @@ def choose_latents(
         return found
 
     scores, interrupted = try_candidates(
-        range(first, most + 1),
+        tried,
         scores_of,
         label="cross-validation: fit",
-        total=(most + 1 - first) * len(folds),
+        total=len(tried) * len(folds),
         stop=_is_enough,
     )
     if interrupted:
-        warn_interrupted(f"q = {first} to {first + len(scores) - 1}")
+        warn_interrupted(f"q = {tried[0]} to {tried[len(scores) - 1]}")
     chosen = simplest(scores)
-    return summary(scores, first, first + chosen, "entry"), scores[chosen]
+    found = summary(scores, 0, tried[chosen], "entry")
+    return replace(found, candidates=np.array(tried)[found.candidates]), scores[chosen]
 
 
 Hidden = tuple[Host, Host]
@@ -128,7 +129,7 @@ def hidden_scores(
     """Yield for every fold how a fit without its entries predicts them.
 
     `begin` has where the fit of a fold starts, if not at the span of its rows; what is found there
-    takes its place, for one latent more.
+    takes its place, for more latents.
     """
     w = np.ones(rows.n) if weights is None else np.asarray(weights, dtype=np.float64)
     asked = replace(request, watch=None, tol=SELECTION_TOLERANCE, max_iter=SELECTION_STEPS)

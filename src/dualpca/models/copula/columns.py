@@ -640,8 +640,7 @@ def fit_mixed(
         return model
     note("nominal by cross-validation: " + ", ".join(labels_of(table)[j] for j in bent))
     asked = ["nominal" if j in bent else kind for j, kind in enumerate(asked)]
-    fewer = max(1, selection.chosen - 1)  # levels without their order need hardly fewer latents
-    return fit_mixed(table, asked, request, None, weights, fewer)
+    return fit_mixed(table, asked, request, None, weights, selection.chosen)  # and hardly fewer
 
 
 def _without_factors(kinds: TableKinds, entries: Entries, weights: Host | None) -> MixedModel:

@@ -22,6 +22,7 @@ from dualpca.models.copula.propagation import (
     EP_SWEEPS,
     LOOSEST_EP,
     LatentRows,
+    LevelLaws,
     Propagation,
     RowBlock,
     RowPosteriors,
@@ -104,14 +105,30 @@ def _shares(w: Host, m: Host) -> _Shares:
     return _Shares(p / p.sum(), pairs.sum(axis=0), by_loading)
 
 
-def _solved_shifts(w: Host, frequencies: Host, m: Host) -> tuple[Host, _Shares]:
+class _Solved(NamedTuple):
+    """Shifts that give the levels of a column their frequencies with its loadings, and shares."""
+
+    w: Host  # (K, q)
+    m: Host  # (K,)
+    shares: _Shares
+
+    def near(self, w: Host) -> Host:
+        """Return about the shifts for other loadings: what they change of the shares, undone."""
+        if w.shape != self.w.shape:
+            return self.m
+        change = np.einsum("klr,lr->k", self.shares.by_loading, w - self.w)
+        step = np.linalg.lstsq(self.shares.by_shift + 1.0 / self.m.size, change)[0]
+        return np.asarray(self.m - step if np.abs(step).max() < 1.0 else self.m)
+
+
+def _solved_shifts(w: Host, frequencies: Host, m: Host) -> _Solved:
     """Return shifts that give the levels their frequencies, by Newton's method from m."""
     target = np.maximum(frequencies, RAREST_LEVEL)
     target = target / target.sum()
     found = _shares(w, m)
     for _ in range(50):
         off = np.log(target) - np.log(found.p)
-        if np.abs(target - found.p).max() < 1e-10:
+        if np.abs(target - found.p).max() < 1e-9:
             break
         # Newton for ln p; a common shift changes nothing
         J = found.by_shift / found.p[:, None] + 1.0 / m.size
@@ -120,7 +137,7 @@ def _solved_shifts(w: Host, frequencies: Host, m: Host) -> tuple[Host, _Shares]:
         m = m + step * min(1.0, 1.0 / max(size, 1e-300))
         m = m - m.mean()
         found = _shares(w, m)
-    return m, found
+    return _Solved(w, m, found)
 
 
 # --- The fit: sums over the rows -----------------------------------------------------------------
@@ -312,7 +329,8 @@ class CopulaFit:
         self.remembers = rows.n <= REMEMBERED_ROWS
         self.blocks: dict[int, RowBlock] = {}
         self.sites: dict[int, Host] = {}
-        self.shifts = [np.zeros(K) for K in self.sizes]
+        self.solved: dict[int, _Solved] = {}
+        self.laws: tuple[LevelLaws, ...] | None = None
         self.counts = [
             np.bincount(rows.levels[seen, c], self.w[seen], K)
             for c, K in enumerate(self.sizes)
@@ -352,20 +370,26 @@ class CopulaFit:
     def with_shares(self, theta: Host) -> tuple[CopulaFactors, list[_Shares]]:
         """Return the law of θ, and how the shares of levels change there.
 
-        Shifts are solved for, from where they were last: that saves steps, and changes nothing.
+        Shifts and what EP says of levels alone are solved for, from where they were last: that
+        saves steps, and changes nothing.
         """
         W, psi = self.loadings(theta)
-        found, start = [], self.s
+        start, found = self.s, []
         for c, K in enumerate(self.sizes):
             own = slice(start, start + K)
             W[own] -= W[own].mean(axis=0)
-            self.shifts[c], shares = _solved_shifts(W[own], self.frequencies[c], self.shifts[c])
-            found.append(shares)
+            before = self.solved.get(c)
+            m = np.zeros(K) if before is None else before.near(W[own])
+            self.solved[c] = _solved_shifts(W[own], self.frequencies[c], m)
+            found.append(self.solved[c])
             start += K
         shifts, frequencies = (
-            np.concatenate([*parts, np.zeros(0)]) for parts in (self.shifts, self.frequencies)
+            np.concatenate([*parts, np.zeros(0)])
+            for parts in ([one.m for one in found], self.frequencies)
         )
-        return CopulaFactors(W, psi, shifts, frequencies, self.sizes), found
+        factors = CopulaFactors(W, psi, shifts, frequencies, self.sizes)
+        self.laws = factors.found_near(self.laws)
+        return factors, [one.shares for one in found]
 
     def sums(
         self, factors: CopulaFactors, *, once: bool = False, moments: bool = False

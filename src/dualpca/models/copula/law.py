@@ -101,12 +101,17 @@ class CopulaFactors:
     @cached_property
     def level_laws(self) -> tuple[LevelLaws, ...]:
         """What EP says of every level of each nominal column alone."""
+        return self.found_near(None)
+
+    def found_near(self, laws: tuple[LevelLaws, ...] | None) -> tuple[LevelLaws, ...]:
+        """Return `level_laws`, found from those of other factors, and keep them."""
         found = []
         for column in range(len(self.sizes)):
             w = self.loadings_of(column)
             mean = self.shifts[self.parts[column]][:, None]
-            found.append(level_laws(mean, (w @ w.T)[:, :, None]))
-        return tuple(found)
+            before = None if laws is None else laws[column]
+            found.append(level_laws(mean, (w @ w.T)[:, :, None], before))
+        return vars(self).setdefault("level_laws", tuple(found))
 
     @cached_property
     def level_evidence(self) -> tuple[Host, ...]:

@@ -462,7 +462,7 @@ def shape_of(rows: LatentRows) -> Host:
 
 
 class LevelLaws(NamedTuple):
-    """EP's law of s_l = ζ_k − ζ_l, l ≠ k, where level k is observed and nothing else; of every k."""
+    """EP's law of s_l = ζ_k − ζ_l, l ≠ k, of every level k where nothing else is observed."""
 
     log_mass: Host  # (K, b), ln P(ζ_k is the largest)
     mean: Host  # (K, K − 1, b)
@@ -476,11 +476,12 @@ def log_level_probabilities(eta: Host, covariance: Host) -> Host:
     return level_laws(eta, covariance).log_mass
 
 
-def level_laws(eta: Host, covariance: Host) -> LevelLaws:
+def level_laws(eta: Host, covariance: Host, before: LevelLaws | None = None) -> LevelLaws:
     """Return what EP says of every level of a nominal column if it is observed.
 
     ζ ~ N(eta, covariance + I), for b laws at once: eta (K, b), covariance (K, K, b). Site by site,
-    with every rank-one change exact; O(K³) per level and sweep.
+    with every rank-one change exact; O(K³) per level and sweep. `before` are laws nearby: their
+    sites are where EP begins.
     """
     K = int(eta.shape[0])
     others = np.array([[i for i in range(K) if i != k] for k in range(K)], dtype=np.intp)
@@ -491,6 +492,9 @@ def level_laws(eta: Host, covariance: Host) -> LevelLaws:
     V = V + covariance[own, own][:, :, None] - cross[:, :, None] - cross[:, None, :]
     tau, nu = np.zeros_like(mean), np.zeros_like(mean)
     value = np.zeros(eta.shape)
+    if before is not None:
+        tau, nu = before.tau.copy(), before.nu.copy()
+        mean, V, value = _with_sites(mean, V, tau, nu)
     for _ in range(LEVEL_SWEEPS if K > 2 else 1):
         change = 0.0
         for i in range(K - 1):
@@ -511,3 +515,17 @@ def level_laws(eta: Host, covariance: Host) -> LevelLaws:
         c, u = cavity(m, v, tau[:, i], nu[:, i])
         value += _site_evidence(m, v, tau[:, i], nu[:, i], special.log_ndtr(c / np.sqrt(u + 1.0)))
     return LevelLaws(value, mean, V, tau, nu)
+
+
+def _with_sites(mean: Host, V: Host, tau: Host, nu: Host) -> tuple[Host, Host, Host]:
+    """Return the law of s under all sites at once, and ln of what they weigh before."""
+    mean, tau, nu = (np.moveaxis(part, -1, 0)[..., None] for part in (mean, tau, nu))
+    V = np.moveaxis(V, -1, 0)  # (b, K, K − 1, K − 1)
+    root = np.sqrt(tau)
+    B = np.eye(V.shape[-1]) + root * V * np.swapaxes(root, -1, -2)
+    after = V - np.swapaxes(root * V, -1, -2) @ np.linalg.solve(B, root * V)
+    pull = nu - tau * mean
+    moved = after @ pull
+    value = (mean * (nu - 0.5 * tau * mean) + 0.5 * pull * moved).sum(axis=(-2, -1))
+    value -= 0.5 * np.linalg.slogdet(B)[1]
+    return np.moveaxis((mean + moved)[..., 0], 0, -1), np.moveaxis(after, 0, -1), value.T
