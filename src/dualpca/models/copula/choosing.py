@@ -73,7 +73,7 @@ def choose_latents(
         )
     D = int(rows.low.shape[1]) + sum(K - 1 for K in rows.sizes)
     most = max(1, min(most, D - 1, rows.n - 1))
-    tried = [q for q in CANDIDATES if first <= q < most] + [most]
+    tried = [q for q in CANDIDATES if first <= q < most - q // 5] + [most]
 
     begin: dict[int, CopulaFactors] = {}
 
