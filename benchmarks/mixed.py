@@ -255,7 +255,7 @@ write.table(drawn, "drawn.csv", sep = ",", row.names = FALSE, col.names = FALSE)
 
 
 def mice_draws(X: pd.DataFrame, options: str) -> tuple[np.ndarray, float, float]:
-    """Return mice's draws of the codes of all columns, (d, n, m), and its seconds: all, the CPU's."""
+    """Return mice's draws of the codes, (d, n, m), and its seconds: elapsed, and of the CPU."""
     codes = Codes(X)
     names = {name: f"x{j}" for j, name in enumerate(X)}
     kinds: dict[str, list[str]] = {"ordered": [], "nominal": []}
