@@ -22,7 +22,7 @@ from dualpca.arrays import Array, cached_property, note
 from dualpca.data import Host
 from dualpca.data.kinds import Entries, Level, TableKinds, asked_kinds, labels_of, table_names
 from dualpca.errors import EmptyColumnError, expected
-from dualpca.gaussian import Factors, Outliers, Reference, Selection, judge
+from dualpca.gaussian import Factors, Outliers, Reference, Score, Selection, judge
 from dualpca.gaussian.control_limits import FactorJudge
 from dualpca.models.copula.choosing import choose_latents, is_out_of_order
 from dualpca.models.copula.fitting import CopulaRequest, fit_copula
@@ -614,7 +614,7 @@ def fit_mixed(
     model = _without_factors(kinds, entries, weights)
     rows, shares = model.latent(entries), frequencies_of(model.margins)
     most = max(model.factors.s + sum(len(one) - 1 for one in shares) - 1, 0)
-    selection, scores = None, []
+    selection, scores = None, list[Score]()
     if wanted is None or wanted == "cv":
         wanted = 0
         if most > 0:

@@ -111,7 +111,8 @@ class CopulaFactors:
             mean = self.shifts[self.parts[column]][:, None]
             before = None if laws is None else laws[column]
             found.append(level_laws(mean, (w @ w.T)[:, :, None], before))
-        return vars(self).setdefault("level_laws", tuple(found))
+        kept: tuple[LevelLaws, ...] = vars(self).setdefault("level_laws", tuple(found))
+        return kept
 
     @cached_property
     def level_evidence(self) -> tuple[Host, ...]:
