@@ -80,7 +80,7 @@ def installed(name: str) -> str:
 
 R_PACKAGES = (
     *("mice", "Amelia", "rrcov", "MASS", "carData", "VIM", "mlbench", "HSAUR3", "FactoMineR"),
-    "psych",
+    *("psych", "AER", "modeldata", "palmerpenguins", "survival"),
 )
 INSTALL = {
     "hmmlearn": "pip install hmmlearn",

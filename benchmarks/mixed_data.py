@@ -47,6 +47,16 @@ FROM_R = {
     "salaries": "within(carData::Salaries, rank <- factor(rank, c('AsstProf', 'AssocProf', "
     "'Prof'), ordered = TRUE))",
     "airquality": "within(datasets::airquality, Month <- factor(Month, ordered = TRUE))",
+    "penguins": "palmerpenguins::penguins",
+    "wages": "{data(CPS1985, package = 'AER'); CPS1985}",
+    "pbc": "within(survival::pbc[-1], {edema <- factor(edema, ordered = TRUE); "
+    "stage <- factor(stage, ordered = TRUE); status <- factor(status); trt <- factor(trt); "
+    "ascites <- factor(ascites); hepato <- factor(hepato); spiders <- factor(spiders)})",
+    "houses": "{data(HousePrices, package = 'AER'); HousePrices}",
+    "scat": "within(modeldata::scat, {Age <- factor(Age, ordered = TRUE); "
+    "Number <- as.integer(Number); ropey <- factor(ropey); segmented <- factor(segmented); "
+    "flat <- factor(flat); scrape <- factor(scrape)})",
+    "work": "carData::Mroz",
 }
 
 

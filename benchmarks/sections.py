@@ -11,7 +11,16 @@ NUMBERS = (
     *("sleep", "chorizon", "Boston", "Cars93", "UScrime", "Glass", "Vehicle", "USairpollution"),
     *("windspeed", "decathlon", "state", "bfi"),
 )
-R_TABLES = ("titanic", "survey", "birthwt", "boys", "chile", "beps", "salaries", "airquality")
+SEEN = ("titanic", "survey", "birthwt", "boys", "salaries", "airquality")
+"""Public tables of numbers and categories on which choices were made."""
+
+UNSEEN = ("penguins", "wages", "pbc", "houses", "scat", "work")
+"""Public tables that nobody had looked at when the last choice was made."""
+
+MORE = ("chile", "beps", "copula", "clusters")
+"""Further ones, two of them simulated."""
+
+FROM_R = ("mice", "MASS", "carData", "AER", "modeldata", "palmerpenguins", "survival")
 
 
 @dataclass(frozen=True)
@@ -69,11 +78,10 @@ LIST = (
     Section(
         "mixed",
         "Tables of numbers and categories",
-        ("speed", *R_TABLES, "copula", "clusters"),
+        ("speed", "time", *SEEN, *UNSEEN, *MORE),
         threads=1,
         peers=("gcimpute", "mice"),
-        needs={"": ("gcimpute",)}
-        | {name: ("mice", "MASS", "carData") for name in (*R_TABLES, "copula", "clusters")},
+        needs={"": ("gcimpute",)} | {name: FROM_R for name in ("time", *SEEN, *UNSEEN, *MORE)},
     ),
     Section(
         "robust",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from statistics import geometric_mean
 
 from benchmarks.markup import NOTHING, Column, Results, folded, rows_of, shown, table, text, value
 from benchmarks.run import Row
-from benchmarks.sections import SECTIONS
+from benchmarks.sections import SECTIONS, SEEN, UNSEEN
 
 # --- PCA and kernel PCA --------------------------------------------------------------------------
 
@@ -179,6 +180,13 @@ COLUMNS: dict[str, list[Column]] = {
         value("replaced rows flagged, %", "right", ".1f", 100),
         value("s", "seconds", ".2g"),
         RATIO,
+    ],
+    "mixed:time": [
+        NAME,
+        value("CopulaPPCA(), s", "seconds", ".2g"),
+        value("mice, s", "mice", ".2g"),
+        value("ratio", "by_mice", ".2f"),
+        value("components", "q", "d"),
     ],
     "mixed:speed": [NAME, WHO, SECONDS, RATIO, value("extra MB", "megabytes", ".0f")],
     "chains:speed": [text("sequence", "name"), WHO, value("s an iteration", "seconds"), RATIO],
@@ -365,10 +373,11 @@ def coefficients(results: Results) -> str:
 def gaps_filled(results: Results, what: str) -> str:
     """Return a table with a column a method: mean ± standard error, bold where best."""
     rows = [row for row in rows_of(results, "mixed") if "splits" in row]
-    methods = list(dict.fromkeys(row["who"] for row in rows))
     tables: dict[str, Row] = {}
     for row in rows:
         tables.setdefault(row["name"], {"name": row["name"]})[row["who"]] = row
+    many = Counter(row["who"] for row in rows)  # who was run on a few tables only is left out
+    methods = [who for who, count in many.items() if 2 * count > len(tables)]
 
     def show(who: str) -> Callable[[Row], str]:
         def one(line: Row) -> str:
@@ -388,7 +397,7 @@ def gaps_filled(results: Results, what: str) -> str:
 
 def verdicts(results: Results) -> str:
     """Return how far ours is from the best other method, table by table."""
-    lines = []
+    lines, well = [], dict.fromkeys((*SEEN, *UNSEEN), False)
     for row in rows_of(results, "mixed"):
         if "splits" not in row or not row["ours"]:
             continue
@@ -399,7 +408,12 @@ def verdicts(results: Results) -> str:
         state = "best, or within one standard error" if good else "worse than the best"
         q = ", ".join(map(str, row["q"]))
         lines.append(f"- {row['name']}: {state} (q = {q}): {'; '.join(parts)}")
-    return "\n".join(lines) or NOTHING
+        if (name := row["name"].split()[0]) in well:
+            well[name] = good
+    count = "Best, or within one standard error of the best, on numbers and on categories: "
+    count += f"{sum(well.values())} of {len(well)} public tables, "
+    count += f"{sum(well[name] for name in UNSEEN)} of the {len(UNSEEN)} that were held out."
+    return "\n".join([*lines, "", count]) if lines else NOTHING
 
 
 def by_default(results: Results, what: str) -> str:

@@ -43,8 +43,9 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     Parameters
     ----------
     n_components : int, 'cv' or None, default=None
-        Number of latents. None is 'cv': the number that best predicts entries that were hidden;
-        `n_components_` is what was chosen.
+        Number of latents. None is 'cv': of 1, 2, 3, 4, 6, 8, 11, 15 and 20 (at most one less than
+        there are coordinates) the one that best predicts entries that were hidden; `n_components_`
+        is what was chosen.
     column_kinds : dict or sequence, default=None
         What columns hold: a dict from names (or numbers) of columns to kinds, or one kind per
         column. A kind is 'continuous', 'ordinal', 'nominal', 'binary', 'count', 'censored',

@@ -143,7 +143,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     -----
     Cost and memory are those of `model_`: O(ndq²) per step of EM and O(q³) per pattern of missing
     values; nothing d×d is formed, and X is never modified. To choose the number of latents of a
-    small table takes `CopulaPPCA` some twenty times longer than `PPCA`.
+    small table takes `CopulaPPCA` longer than `PPCA`.
 
     Examples
     --------

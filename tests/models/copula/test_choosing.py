@@ -63,7 +63,7 @@ def test_order_is_kept_where_it_is_asked_for():
 
 
 def graded(n=400, sizes=()):
-    """Return a law, rows, codes and their cuts: the codes of the second half are out of order.
+    """Return a law, rows and cuts of a column: the levels of the second half are out of order.
 
     Beside them nominal columns of `sizes`, which have nothing to do with it.
     """
@@ -80,7 +80,8 @@ def graded(n=400, sizes=()):
     factors = CopulaFactors(W, psi, np.zeros(D), shares, sizes)
     levels = rng.integers(sizes, size=(n, len(sizes)))
     rows = LatentRows(low, high, levels, sizes)
-    return factors, rows, 0, codes, margin.cuts, CopulaRequest()
+    told = [Score(100.0, 0.0, 0.0, 1.0)] * 5
+    return factors, rows, 0, margin.cuts, told, CopulaRequest()
 
 
 def test_only_rows_with_weight_are_suspicious(monkeypatch):
@@ -94,20 +95,34 @@ def test_only_rows_with_weight_are_suspicious(monkeypatch):
 
 @pytest.mark.parametrize(("gain", "expected"), [(0.99, False), (1.01, True)])
 def test_a_suspect_has_to_gain_more_than_a_standard_error(gain, expected, monkeypatch):
-    """Gains of g − 2, …, g + 2 have the mean g and the standard error √(10/4/5)."""
+    """Gains of g + 2, …, g − 2 have the mean g and the standard error √(10/4/5)."""
     given, asked = graded(), []
     error = np.sqrt(0.5)
 
     def scores(rows, frequencies, request, weights, folds):
         asked.append((frequencies, rows.low.shape[1], folds[0][0].shape[1], folds[0][1].shape[1]))
-        spread = np.arange(-2.0, 3.0) + gain * error if frequencies else np.zeros(5)
+        spread = np.arange(2.0, -3.0, -1) + gain * error
         return (Score(100.0 + one, 0.0, 0.0, 1.0) for one in spread)
 
     monkeypatch.setattr(choosing, "hidden_scores", scores)
     assert is_out_of_order(*given) is expected
-    ((own,), *levels), held = asked
-    np.testing.assert_allclose(own, np.diff(special.ndtr(given[4])))
-    assert levels == [2, 2, 1] and held == ((), 3, 3, 0)
+    (((own,), *levels),) = asked
+    np.testing.assert_allclose(own, np.diff(special.ndtr(given[3])))
+    assert levels == [2, 2, 1]
+
+
+@pytest.mark.parametrize(("second", "fits"), [(1.0, 2), (1.01, 5)])
+def test_a_suspect_that_gains_nothing_in_two_folds_is_let_go(second, fits, monkeypatch):
+    asked = []
+
+    def scores(*_):
+        for gain in (-1.0, second, 9.0, 9.0, 9.0):
+            asked.append(gain)
+            yield Score(100.0 + gain, 0.0, 0.0, 1.0)
+
+    monkeypatch.setattr(choosing, "hidden_scores", scores)
+    assert is_out_of_order(*graded()) is (fits == 5)
+    assert len(asked) == fits
 
 
 def test_both_ways_are_asked_with_the_same_weights_and_hidden_entries(monkeypatch):
@@ -119,13 +134,24 @@ def test_both_ways_are_asked_with_the_same_weights_and_hidden_entries(monkeypatc
         return [Score(0.0, 0.0, 0.0, 1.0)] * 5
 
     monkeypatch.setattr(choosing, "hidden_scores", scores)
-    assert not is_out_of_order(*graded(sizes=(2, 4)), w)  # nothing is gained
-    (_, sizes, without), (held, others, ordered) = asked
-    assert sizes == [2, 4, 3] and others == [2, 4] and held.sizes == (2, 4)
-    for (scalars, levels), (more, fewer) in zip(without, ordered, strict=True):
-        np.testing.assert_array_equal(more, np.column_stack([scalars, levels[:, 2]]))
-        np.testing.assert_array_equal(fewer, levels[:, :2])
-        assert more.shape == held.low.shape and fewer.shape == held.levels.shape
+    given = graded(sizes=(2, 4))
+    assert not is_out_of_order(*given, w)  # nothing is gained
+    ((free, sizes, without),) = asked
+    _, rows, column, cuts, *_ = given
+    assert sizes == [2, 4, 3] and free.sizes == (2, 4, 3)
+    np.testing.assert_array_equal(cuts[free.levels[:, 2] + 1], rows.high[:, column])
+    np.testing.assert_array_equal(cuts[free.levels[:, 2]], rows.low[:, column])
+    _, _, folds = choosing.hidden_folds(rows, w)  # those of the choice of q
+    for (scalars, levels), (more, fewer) in zip(folds, without, strict=True):
+        np.testing.assert_array_equal(more, scalars[:, 1:])
+        np.testing.assert_array_equal(fewer, np.column_stack([levels, scalars[:, 0]]))
+
+
+def test_missing_levels_stay_missing_without_their_order():
+    _, rows, column, cuts, *_ = graded()
+    hidden = np.arange(400)[:, None] % 3 == np.array([[0, 3, 3]])
+    free = choosing._as_levels(rows.hiding(hidden, np.zeros((400, 0), dtype=bool)), column, cuts)
+    np.testing.assert_array_equal(free.levels[:, 0] < 0, hidden[:, 0])
 
 
 def test_hidden_entries_are_worth_nothing_where_nothing_is_shared():
@@ -154,20 +180,40 @@ def test_wrong_shapes_and_numbers_are_refused():
 def test_hidden_entries_choose_the_number_of_latents(q):
     truth = law(q, 8, (3,), seed=4)
     rows, _, _ = rows_of(truth, 400, missing=0.1, known=range(4))
-    curve = choose_latents(rows, (truth.frequencies,), CopulaRequest(), most=3)
+    curve, scores = choose_latents(rows, (truth.frequencies,), CopulaRequest(), most=3)
     assert curve.chosen == q
     assert curve.loglikelihood[q - 1] > 0
     assert curve.q2[q - 1] > 0.1
+    mean = sum(one.loglikelihood for one in scores) / sum(one.size for one in scores)
+    assert mean == pytest.approx(curve.loglikelihood[q - 1], rel=0.01)
 
 
 def test_a_choice_goes_on_past_a_dip():
     def tried(*values):
         return [[Score(v + e, 1.0, 1.0, 1.0) for e in (0.0, 0.1)] for v in values]
 
-    assert not choosing._is_enough(tried(0.0, -1.0, -1.0))
-    assert not choosing._is_enough(tried(0.0, -1.0, -1.0, 2.0))
-    assert choosing._is_enough(tried(0.0, -1.0, -1.0, -0.5))
-    assert choosing._is_enough(tried(0.0, 1.0, 1.0, 0.5, 1.0))
+    assert not choosing._is_enough(tried(0.0, -1.0))
+    assert not choosing._is_enough(tried(0.0, -1.0, 2.0))
+    assert choosing._is_enough(tried(0.0, -1.0, -0.5))
+    assert choosing._is_enough(tried(0.0, 1.0, 0.5, 1.0))
+
+
+def test_candidates_end_with_the_most_there_can_be(monkeypatch):
+    """A fold begins with what was found for it with fewer latents."""
+    rows, _, _ = rows_of(law(1, 8, ()), 60, missing=0.0)
+    asked = []
+
+    def scores(rows, frequencies, request, weights, folds, begin):
+        asked.append((request.n_components, dict(begin)))
+        for k in range(5):
+            begin[k] = request.n_components
+            yield Score(float(request.n_components), 1.0, 2.0, 1.0)
+
+    monkeypatch.setattr(choosing, "hidden_scores", scores)
+    curve, _ = choose_latents(rows, (), CopulaRequest(), first=2)
+    assert curve.candidates.tolist() == [q for q, _ in asked] == [2, 3, 4, 7]
+    assert curve.chosen == 7
+    assert [begin.get(0) for _, begin in asked] == [None, 2, 3, 4]
 
 
 def test_a_choice_tells_how_many_fits_there_are():
@@ -189,7 +235,7 @@ def test_rows_of_no_weight_do_not_choose():
         levels=np.vstack([rows.levels, rows.levels]),
     )
     found, alone = (
-        choose_latents(one, (), CopulaRequest(), weights, most=1)
+        choose_latents(one, (), CopulaRequest(), weights, most=1)[0]
         for one, weights in ((both, np.repeat([1.0, 0.0], 40)), (rows, None))
     )
     np.testing.assert_allclose(found.loglikelihood, alone.loglikelihood, atol=1e-4)

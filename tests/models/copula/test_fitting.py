@@ -196,6 +196,53 @@ def test_a_fit_starts_where_it_is_told():
     np.testing.assert_allclose(again.correlation, first.correlation, atol=5e-3)
 
 
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
+def test_a_fit_with_more_latents_begins_with_those_it_is_told(noise):
+    narrow = law(1, 6, (3,))
+    if noise == "isotropic":
+        narrow = replace(narrow, psi=np.r_[np.full(6, 0.4), np.ones(3)])
+    rows, _, _ = rows_of(law(3, 6, (3,), seed=2), 80)
+    fit = CopulaFit(rows, (narrow.frequencies,), 3, noise)
+    same = CopulaFit(rows, (narrow.frequencies,), 1, noise)
+    W, _ = fit.loadings(fit.widened(narrow, np.random.default_rng(0)))
+    alone, _ = same.loadings(same.widened(narrow, np.random.default_rng(0)))
+    pull = (W[:, 0] * alone[:, 0]).sum() / (alone[:, 0] ** 2).sum()
+    np.testing.assert_allclose(W[6:, 0], alone[6:, 0])  # scalars are scaled to unit variances
+    assert 0.5 < pull <= 1 and np.linalg.matrix_rank(W) == 3
+    assert np.abs(W[:, 1:]).max() > 0.05
+
+
+def test_shifts_do_not_depend_on_where_they_were():
+    fit = CopulaFit(nothing(1, 2, (4,)), (np.array([0.1, 0.2, 0.3, 0.4]),), 2)
+    rng = np.random.default_rng(0)
+    thetas = rng.normal(size=(6, 12))
+    walked = [fit.unpack(theta).shifts for theta in thetas]
+    fit.solved.clear()
+    np.testing.assert_allclose(fit.unpack(thetas[-1]).shifts, walked[-1], atol=1e-7)
+    assert np.abs(walked[-1] - walked[-2]).max() > 0.01
+
+
+def test_levels_alone_have_the_slope_of_their_evidence():
+    fit = CopulaFit(nothing(1, 2, (4,)), (np.array([0.1, 0.2, 0.3, 0.4]),), 2)
+    fit.counts = [np.array([3.0, 1.0, 0.0, 2.0])]
+    factors = fit.unpack(np.random.default_rng(0).normal(size=12))
+
+    def value(change, shift):
+        W = factors.W.copy()
+        W[2:] += change
+        moved = replace(factors, W=W, shifts=factors.shifts + shift)
+        return float(fit.counts[0] @ moved.level_evidence[0])
+
+    by_loadings, by_shifts = fit._alone(factors, 0)
+    for k in range(4):
+        for r in range(3):
+            change, shift = np.zeros((4, 2)), np.zeros(4)
+            (shift if r == 2 else change[:, r])[k] = 1e-4
+            numeric = (value(change, shift) - value(-change, -shift)) / 2e-4
+            found = by_shifts[k] if r == 2 else by_loadings[k, r]
+            assert found == pytest.approx(numeric, abs=1e-3)
+
+
 def test_many_rows_by_a_sample_are_as_good_as_all(monkeypatch):
     truth = law(2, 6, (3,))
     rows, _, _ = rows_of(truth, 3000)

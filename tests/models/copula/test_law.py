@@ -226,3 +226,17 @@ def test_rows_do_not_depend_on_their_blocks(monkeypatch):
     cut = factors.posterior(rows)[0], factors.log_evidence(rows)
     for one, two in zip(whole, cut, strict=True):
         np.testing.assert_allclose(one, two, atol=1e-5)
+
+
+def test_levels_that_are_asked_for_are_those_of_their_rows(monkeypatch):
+    factors = law(2, 3, (3, 4))
+    rows, _, _ = rows_of(factors, 60, missing=0.4)
+    asked = (rows.levels < 0) & (np.random.default_rng(1).random((60, 2)) < 0.5)
+    full = factors.conditional(rows)
+    monkeypatch.setattr(backend, "BLOCK_BYTES", 4096)  # several blocks
+    some = factors.conditional(rows, asked)
+    np.testing.assert_allclose(some.mean, full.mean, atol=1e-4)
+    for c in range(2):
+        assert 0 < asked[:, c].sum() == len(some.probabilities[c])
+        expected = full.probabilities[c][asked[:, c]]
+        np.testing.assert_allclose(some.probabilities[c], expected, atol=1e-4)

@@ -68,3 +68,14 @@ def test_what_a_changed_site_moves_is_that_of_its_marginal():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert shift[0] > tau[0] * variance[0]  # each of the two decides somewhere
     assert shift[2] < tau[2] * variance[2]
+
+
+def test_levels_alone_do_not_depend_on_where_they_begin():
+    near, factors = law(2, 0, (3, 5), seed=1), law(2, 0, (3, 5))
+    alone = factors.level_laws
+    factors = law(2, 0, (3, 5))
+    for one, two in zip(factors.found_near(near.level_laws), alone, strict=True):
+        for a, b in zip(one, two, strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-5)
+        assert np.abs(one.tau).min() > 1e-3  # there was something to find
+    assert factors.level_laws[0].log_mass is factors.found_near(None)[0].log_mass  # they are kept

@@ -20,7 +20,7 @@ from dualpca.gaussian import Score, Selection, best_candidate, simplest, summary
 from dualpca.gaussian.truncated import log_probability, truncated_moments
 from dualpca.models.copula.fitting import CopulaRequest, fit_copula
 from dualpca.models.copula.law import CopulaFactors
-from dualpca.models.copula.propagation import LatentRows
+from dualpca.models.copula.propagation import LOOSEST_EP, LatentRows
 from dualpca.models.driver import try_candidates, warn_interrupted
 
 # --- How many latents: hidden entries are predicted ----------------------------------------------
@@ -31,14 +31,14 @@ SELECTION_ROWS = 2000
 SELECTION_TOLERANCE, SELECTION_STEPS = 1e-2, 30
 """How far the fits of a choice go: the scores of smaller steps are the same."""
 
-NO_BETTER = 3
+NO_BETTER = 2
 """Candidates that gain nothing on smaller ones, but for chance, before larger ones are left out."""
+
+CANDIDATES = (1, 2, 3, 4, 6, 8, 11, 15, 20)
+"""Numbers of latents that are tried: beyond four, one more or less predicts the same."""
 
 SELECTION_SEED = 0
 """Of the folds."""
-
-MOST_LATENTS = 20
-"""Largest q that is tried if none is given."""
 
 
 def choose_latents(
@@ -46,16 +46,24 @@ def choose_latents(
     frequencies: tuple[Host, ...],
     request: CopulaRequest,
     weights: Host | None = None,
-    most: int = MOST_LATENTS,
-) -> Selection:
-    """Choose q = 1, 2, … by hidden entries: each is predicted from what its row still shows.
+    first: int = 1,
+    most: int = CANDIDATES[-1],
+) -> tuple[Selection, list[Score]]:
+    """Choose q from first to most by hidden entries, predicted from what their rows still show.
 
     Known entries are dealt to five folds; the score is ln of the probability (of the density of z
     where its value is known) that the others give to a hidden entry, relative to its column alone.
     The smallest q that is as good as the best is taken: within one standard error. The choice ends
-    after three candidates that gain less than that on smaller ones. Up to `SELECTION_ROWS` rows are
-    looked at. `q2` is the share of the squares of hidden coordinates (of indicators of levels) that
-    is predicted.
+    after two candidates that gain less than that on smaller ones. The fit of a fold begins where
+    that with fewer latents has ended. Up to `SELECTION_ROWS` rows are looked at.
+
+    Returns
+    -------
+    selection : Selection
+        `q2` is the share of the squares of hidden coordinates (of indicators of levels) that is
+        predicted.
+    scores : list of Score
+        Of every fold with the number that is chosen.
     """
     rows, weights, folds = hidden_folds(rows, weights)
     if len(folds) < 2:
@@ -65,24 +73,29 @@ def choose_latents(
         )
     D = int(rows.low.shape[1]) + sum(K - 1 for K in rows.sizes)
     most = max(1, min(most, D - 1, rows.n - 1))
+    tried = [q for q in CANDIDATES if first <= q < most - q // 5] + [most]
+
+    begin: dict[int, CopulaFactors] = {}
 
     def scores_of(q: int, tick: Tick) -> list[Score]:
         asked, found = replace(request, n_components=q), []
-        for score in hidden_scores(rows, frequencies, asked, weights, folds):
+        for score in hidden_scores(rows, frequencies, asked, weights, folds, begin):
             found.append(score)
             tick(f"{q} components")
         return found
 
     scores, interrupted = try_candidates(
-        range(1, most + 1),
+        tried,
         scores_of,
         label="cross-validation: fit",
-        total=most * len(folds),
+        total=len(tried) * len(folds),
         stop=_is_enough,
     )
     if interrupted:
-        warn_interrupted(f"q = 1 to {len(scores)}")
-    return summary(scores, 1, 1 + simplest(scores), "entry")
+        warn_interrupted(f"q = {tried[0]} to {tried[len(scores) - 1]}")
+    chosen = simplest(scores)
+    found = summary(scores, 0, tried[chosen], "entry")
+    return replace(found, candidates=np.array(tried)[found.candidates]), scores[chosen]
 
 
 Hidden = tuple[Host, Host]
@@ -111,15 +124,22 @@ def hidden_scores(
     request: CopulaRequest,
     weights: Host | None,
     folds: list[Hidden],
+    begin: dict[int, CopulaFactors] | None = None,
 ) -> Iterator[Score]:
-    """Yield for every fold how a fit without its entries predicts them."""
+    """Yield for every fold how a fit without its entries predicts them.
+
+    `begin` has where the fit of a fold starts, if not at the span of its rows; what is found there
+    takes its place, for more latents.
+    """
     w = np.ones(rows.n) if weights is None else np.asarray(weights, dtype=np.float64)
     asked = replace(request, watch=None, tol=SELECTION_TOLERANCE, max_iter=SELECTION_STEPS)
-    for hidden in folds:
+    begin = {} if begin is None else begin
+    for k, hidden in enumerate(folds):
         shown = rows.hiding(*hidden)
-        factors = fit_copula(shown, frequencies, asked, weights)
+        factors = fit_copula(shown, frequencies, replace(asked, begin=begin.get(k)), weights)
         if factors.history is not None and factors.history.interrupted:
             raise KeyboardInterrupt
+        begin[k] = factors
         yield _hidden_score(factors, rows, shown, hidden, w)
 
 
@@ -141,7 +161,7 @@ def _hidden_score(
     w: Host,
 ) -> Score:
     """Return how hidden entries are predicted."""
-    law, (i, j) = factors.conditional(shown), np.nonzero(hidden[0])
+    law, (i, j) = factors.conditional(shown, hidden[1], LOOSEST_EP), np.nonzero(hidden[0])
     low, high, mean, variance = (A[i, j] for A in (rows.low, rows.high, law.mean, law.variance))
     value, centre, inside = np.zeros(low.size), low.copy(), low < high
     deviation = np.sqrt(variance)
@@ -156,7 +176,7 @@ def _hidden_score(
     total = [weight @ value, weight @ (centre - mean) ** 2, weight @ centre**2, weight.sum()]
     for c, part in enumerate(factors.parts):
         (here,) = np.nonzero(hidden[1][:, c])
-        f, p, k = factors.frequencies[part], law.probabilities[c][here], rows.levels[here, c]
+        f, p, k = factors.frequencies[part], law.probabilities[c], rows.levels[here, c]
         truth, own = np.eye(f.size)[k], w[here]
         floor = np.finfo(np.float64).tiny
         chance = np.maximum(p[np.arange(k.size), k], floor) / np.maximum(f[k], floor)
@@ -172,13 +192,16 @@ def _hidden_score(
 SUSPICION = 0.01
 """Level of the test by which a column is looked at further."""
 
+FIRST_FOLDS = 2
+"""Folds after which a suspect that has gained nothing in them together is let go."""
+
 
 def is_out_of_order(
     factors: CopulaFactors,
     rows: LatentRows,
     column: int,
-    codes: Host,
     cuts: Host,
+    ordered: list[Score],
     request: CopulaRequest,
     weights: Host | None = None,
 ) -> bool:
@@ -196,56 +219,46 @@ def is_out_of_order(
     rows : LatentRows
     column : int
         Number of the scalar coordinate.
-    codes : array of shape (n,)
-        Levels of the column; −1 where missing.
     cuts : array of shape (K + 1,)
         Ends of the levels' intervals of the coordinate, from −∞ to ∞.
+    ordered : list of Score
+        How hidden entries are predicted by order, from `choose_latents`.
     request : CopulaRequest
     weights : array of shape (n,), optional
 
     Notes
     -----
-    O(nDq²) for the suspicion, on the rows that a choice of q looks at; ten fits for a suspect.
+    O(nDq²) for the suspicion, on the rows that a choice of q looks at; five fits for a suspect.
     """
     shares = np.diff(special.ndtr(cuts))
     if np.count_nonzero(shares) < 3 or factors.q == 0:
         return False
-    free, weights, folds = hidden_folds(_as_levels(rows, column, codes, shares.size), weights)
+    held, weights, folds = hidden_folds(rows, weights)
+    free = _as_levels(held, column, cuts)
     if not _bends(factors, free, column, cuts, weights):
         return False
-    held = _as_intervals(free, cuts)
-    held_folds: list[Hidden] = [
-        (np.column_stack([scalars, levels[:, -1]]), levels[:, :-1]) for scalars, levels in folds
+    own = [
+        (np.delete(scalars, column, axis=1), np.column_stack([levels, scalars[:, column]]))
+        for scalars, levels in folds
     ]
     others = tuple(np.asarray(factors.frequencies)[part] for part in factors.parts)
-    both = (*others, np.maximum(shares, 1e-300))
-    without = list(hidden_scores(free, both, request, weights, folds))
-    ordered = hidden_scores(held, others, request, weights, held_folds)
-    pairs = zip(without, ordered, strict=True)
-    gain = [a.loglikelihood - b.loglikelihood for a, b in pairs]
+    both, gain = (*others, np.maximum(shares, 1e-300)), []
+    for a, b in zip(hidden_scores(free, both, request, weights, own), ordered, strict=True):
+        gain.append(a.loglikelihood - b.loglikelihood)
+        if len(gain) == FIRST_FOLDS and sum(gain) <= 0:
+            return False
     error = np.std(gain, ddof=1) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
     return bool(np.mean(gain) > error)
 
 
-def _as_levels(rows: LatentRows, column: int, codes: Host, K: int) -> LatentRows:
-    """Return rows with a scalar coordinate as a nominal column of K levels, the last one."""
+def _as_levels(rows: LatentRows, column: int, cuts: Host) -> LatentRows:
+    """Return rows with a scalar coordinate as a nominal column, the last one."""
+    known, levels = rows.known()[0][:, column], np.searchsorted(cuts[1:], rows.high[:, column])
     return LatentRows(
         np.delete(rows.low, column, axis=1),
         np.delete(rows.high, column, axis=1),
-        np.column_stack([rows.levels, codes]),
-        (*rows.sizes, K),
-    )
-
-
-def _as_intervals(rows: LatentRows, cuts: Host) -> LatentRows:
-    """Return rows with their last nominal column as the last scalar coordinate."""
-    codes = rows.levels[:, -1]
-    known = codes >= 0
-    return LatentRows(
-        np.column_stack([rows.low, np.where(known, cuts[codes], -np.inf)]),
-        np.column_stack([rows.high, np.where(known, cuts[codes + 1], np.inf)]),
-        rows.levels[:, :-1],
-        rows.sizes[:-1],
+        np.column_stack([rows.levels, np.where(known, levels, -1)]),
+        (*rows.sizes, cuts.size - 1),
     )
 
 

@@ -22,7 +22,7 @@ from dualpca.arrays import Array, cached_property, note
 from dualpca.data import Host
 from dualpca.data.kinds import Entries, Level, TableKinds, asked_kinds, labels_of, table_names
 from dualpca.errors import EmptyColumnError, expected
-from dualpca.gaussian import Factors, Outliers, Reference, Selection, judge
+from dualpca.gaussian import Factors, Outliers, Reference, Score, Selection, judge
 from dualpca.gaussian.control_limits import FactorJudge
 from dualpca.models.copula.choosing import choose_latents, is_out_of_order
 from dualpca.models.copula.fitting import CopulaRequest, fit_copula
@@ -594,6 +594,7 @@ def fit_mixed(
     request: CopulaRequest,
     wanted: int | str | None,
     weights: Host | None,
+    first: int = 1,
 ) -> MixedModel:
     """Fit a model to a table of columns of any kind.
 
@@ -606,16 +607,18 @@ def fit_mixed(
     wanted : int, 'cv' or None
         Number of latents; None is 'cv'.
     weights : array of shape (n,), optional
+    first : int
+        The smallest number that is tried.
     """
     kinds, entries = TableKinds.read(table, column_kinds)
     model = _without_factors(kinds, entries, weights)
     rows, shares = model.latent(entries), frequencies_of(model.margins)
     most = max(model.factors.s + sum(len(one) - 1 for one in shares) - 1, 0)
-    selection = None
+    selection, scores = None, list[Score]()
     if wanted is None or wanted == "cv":
-        selection = choose_latents(rows, shares, request, weights) if most > 0 else None
         wanted = 0
-        if selection is not None:
+        if most > 0:
+            selection, scores = choose_latents(rows, shares, request, weights, first)
             wanted = selection.chosen
             note(f"{wanted} components by cross-validation")
     elif not 0 <= int(wanted) <= most:
@@ -631,15 +634,13 @@ def fit_mixed(
         j
         for i, (j, margin) in enumerate(model._ordered)
         if j in in_words
-        and is_out_of_order(
-            model.factors, rows, i, _codes(entries, j), margin.cuts, request, weights
-        )
+        and is_out_of_order(model.factors, rows, i, margin.cuts, scores, request, weights)
     ]
     if not bent:
         return model
     note("nominal by cross-validation: " + ", ".join(labels_of(table)[j] for j in bent))
     asked = ["nominal" if j in bent else kind for j, kind in enumerate(asked)]
-    return fit_mixed(table, asked, request, None, weights)
+    return fit_mixed(table, asked, request, None, weights, selection.chosen)  # and hardly fewer
 
 
 def _without_factors(kinds: TableKinds, entries: Entries, weights: Host | None) -> MixedModel:

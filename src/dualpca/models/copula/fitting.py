@@ -22,6 +22,7 @@ from dualpca.models.copula.propagation import (
     EP_SWEEPS,
     LOOSEST_EP,
     LatentRows,
+    LevelLaws,
     Propagation,
     RowBlock,
     RowPosteriors,
@@ -104,14 +105,30 @@ def _shares(w: Host, m: Host) -> _Shares:
     return _Shares(p / p.sum(), pairs.sum(axis=0), by_loading)
 
 
-def _solved_shifts(w: Host, frequencies: Host, m: Host) -> tuple[Host, _Shares]:
+class _Solved(NamedTuple):
+    """Shifts that give the levels of a column their frequencies with its loadings, and shares."""
+
+    w: Host  # (K, q)
+    m: Host  # (K,)
+    shares: _Shares
+
+    def near(self, w: Host) -> Host:
+        """Return about the shifts for other loadings: what they change of the shares, undone."""
+        if w.shape != self.w.shape:
+            return self.m
+        change = np.einsum("klr,lr->k", self.shares.by_loading, w - self.w)
+        step = np.linalg.lstsq(self.shares.by_shift + 1.0 / self.m.size, change)[0]
+        return np.asarray(self.m - step if np.abs(step).max() < 1.0 else self.m)
+
+
+def _solved_shifts(w: Host, frequencies: Host, m: Host) -> _Solved:
     """Return shifts that give the levels their frequencies, by Newton's method from m."""
     target = np.maximum(frequencies, RAREST_LEVEL)
     target = target / target.sum()
     found = _shares(w, m)
     for _ in range(50):
         off = np.log(target) - np.log(found.p)
-        if np.abs(target - found.p).max() < 1e-10:
+        if np.abs(target - found.p).max() < 1e-9:
             break
         # Newton for ln p; a common shift changes nothing
         J = found.by_shift / found.p[:, None] + 1.0 / m.size
@@ -120,7 +137,7 @@ def _solved_shifts(w: Host, frequencies: Host, m: Host) -> tuple[Host, _Shares]:
         m = m + step * min(1.0, 1.0 / max(size, 1e-300))
         m = m - m.mean()
         found = _shares(w, m)
-    return m, found
+    return _Solved(w, m, found)
 
 
 # --- The fit: sums over the rows -----------------------------------------------------------------
@@ -192,10 +209,10 @@ def _level_sums(
     level_t = np.zeros((sum(factors.sizes), q))
     level = np.zeros(sum(factors.sizes))
     for g, (column, k, rows) in enumerate(block.groups):
-        group, (directions, _) = marginals.groups[g], run.directions[g]
+        by, spread, directions = found.pulls[g], marginals.spreads[g], run.directions[g].g
         (tau, nu), weight = block.level(run.sites, g), w[rows]
         push = (tau * block.level(marginals.mean, g) - nu) * weight  # E[ε_l], of the other levels
-        own = push @ found.mean[:, rows].T - (tau * weight / group.d) @ group.spread.T
+        own = push @ found.mean[:, rows].T - (tau * weight / by.d) @ spread.T
         held = algebra.unpack((tau * weight) @ found.C[:, rows].T, q)
         own += (held @ directions[:, :, None])[:, :, 0]
         part, size = factors.parts[column], factors.sizes[column]
@@ -260,7 +277,7 @@ class CopulaRequest(IterativeRequest):
 
     n_components: int = 1
     noise: str = DIAGONAL  # or 'isotropic': ψ is the same for all scalar coordinates
-    begin: CopulaFactors | None = None  # where to start, if not at the span of the rows
+    begin: CopulaFactors | None = None  # where to start, if not at the span; of q latents or fewer
     tol: float = 2e-3  # gain of the evidence per step and parameter
     max_iter: int = 200
 
@@ -312,7 +329,8 @@ class CopulaFit:
         self.remembers = rows.n <= REMEMBERED_ROWS
         self.blocks: dict[int, RowBlock] = {}
         self.sites: dict[int, Host] = {}
-        self.shifts = [np.zeros(K) for K in self.sizes]
+        self.solved: dict[int, _Solved] = {}
+        self.laws: tuple[LevelLaws, ...] | None = None
         self.counts = [
             np.bincount(rows.levels[seen, c], self.w[seen], K)
             for c, K in enumerate(self.sizes)
@@ -352,20 +370,26 @@ class CopulaFit:
     def with_shares(self, theta: Host) -> tuple[CopulaFactors, list[_Shares]]:
         """Return the law of θ, and how the shares of levels change there.
 
-        Shifts are solved for, from where they were last: that saves steps, and changes nothing.
+        Shifts and what EP says of levels alone are solved for, from where they were last: that
+        saves steps, and changes nothing.
         """
         W, psi = self.loadings(theta)
-        found, start = [], self.s
+        start, found = self.s, []
         for c, K in enumerate(self.sizes):
             own = slice(start, start + K)
             W[own] -= W[own].mean(axis=0)
-            self.shifts[c], shares = _solved_shifts(W[own], self.frequencies[c], self.shifts[c])
-            found.append(shares)
+            before = self.solved.get(c)
+            m = np.zeros(K) if before is None else before.near(W[own])
+            self.solved[c] = _solved_shifts(W[own], self.frequencies[c], m)
+            found.append(self.solved[c])
             start += K
         shifts, frequencies = (
-            np.concatenate([*parts, np.zeros(0)]) for parts in (self.shifts, self.frequencies)
+            np.concatenate([*parts, np.zeros(0)])
+            for parts in ([one.m for one in found], self.frequencies)
         )
-        return CopulaFactors(W, psi, shifts, frequencies, self.sizes), found
+        factors = CopulaFactors(W, psi, shifts, frequencies, self.sizes)
+        self.laws = factors.found_near(self.laws)
+        return factors, [one.shares for one in found]
 
     def sums(
         self, factors: CopulaFactors, *, once: bool = False, moments: bool = False
@@ -404,10 +428,11 @@ class CopulaFit:
         """Return the gradient of the log-evidence by θ."""
         s, psi = self.s, factors.psi
         to_W = sums.noise_t / psi[:, None]
-        to_shifts = sums.noise[s:]
-        if self.sizes:  # the evidence is relative to that of every level on its own
-            alone = self._alone(factors)
-            to_W, to_shifts = to_W - alone.noise_t, to_shifts - alone.noise[s:]
+        to_shifts = sums.noise[s:].copy()
+        for c, part in enumerate(factors.parts):  # relative to that of every level on its own
+            by_loadings, by_shifts = self._alone(factors, c)
+            to_W[s:][part] -= by_loadings
+            to_shifts[part] -= by_shifts
         to_psi = 0.5 * (sums.noise[:s] / psi[:s] - sums.n[:s]) / psi[:s]
         for c, part in enumerate(factors.parts):
             J = shares[c].by_shift + 1.0 / self.sizes[c]
@@ -509,17 +534,26 @@ class CopulaFit:
             shrunk[: self.s * self.q], shrunk[-1] = 0.0, 0.0
         return shrunk
 
-    def _alone(self, factors: CopulaFactors) -> _LatentSums:
-        """Return the sums of rows that know a level and nothing else, as many as know it."""
-        total = sum(self.sizes)
-        nothing, levels = np.full((total, self.s), np.inf), np.full((total, len(self.sizes)), -1)
-        for c, part in enumerate(factors.parts):
-            levels[part, c] = np.arange(self.sizes[c])
-        rows = LatentRows(-nothing, nothing, levels, self.sizes)
-        run = Propagation(factors, RowBlock(rows, slice(0, total)), self.sites.get(-1))
-        found = run.run(self.ep_tolerance)
-        self.sites[-1] = run.next
-        return _block_sums(run, found, np.concatenate(self.counts), moments=False)
+    def _alone(self, factors: CopulaFactors, column: int) -> tuple[Host, Host]:
+        """Return the slope of the log-evidence of rows that know one level and nothing else.
+
+        By loadings, (K, q), and shifts, (K,), of a nominal column, for as many rows as know it.
+        EP's evidence is stationary in the sites: with T = diag(τ) and the law N(m, V) of s that
+        they give, its slope by the mean of s is a = ν − Tm, and (aaᵀ − T + TVT)/2 by its
+        covariance, DDᵀ + 11ᵀ with the rows w_k − w_l of D.
+        """
+        _, mean, V, tau, nu = (part[..., 0] for part in factors.level_laws[column])
+        K, w, counts = self.sizes[column], factors.loadings_of(column), self.counts[column]
+        a = nu - tau * mean  # (K, K − 1)
+        by = a[:, :, None] * a[:, None, :] + tau[:, :, None] * V * tau[:, None, :]
+        i = np.arange(K - 1)
+        by[:, i, i] -= tau
+        others = np.array([[j for j in range(K) if j != k] for k in range(K)], dtype=np.intp)
+        both = np.concatenate([by @ (w[:, None] - w[others]), a[:, :, None]], axis=2)
+        both *= counts[:, None, None]
+        found = both.sum(axis=1)
+        np.subtract.at(found, others, both)
+        return found[:, :-1], found[:, -1]
 
     def begin(self, rng: np.random.Generator) -> Host:
         """Return θ to start from: the span of the rows, filled with what is expected of them."""
@@ -536,6 +570,15 @@ class CopulaFit:
         psi = 1.0 - np.minimum(square, 0.7)  # of scalars; levels have none of their own
         if self.isotropic and self.s:
             psi[: self.s] = psi[: self.s].mean()
+        return self.pack(W, psi)
+
+    def widened(self, factors: CopulaFactors, rng: np.random.Generator) -> Host:
+        """Return θ of factors, with further latents where the span of the rows leaves theirs."""
+        W, psi, more = np.asarray(factors.W), np.asarray(factors.psi), self.q - factors.q
+        if more > 0:
+            span = self.loadings(self.begin(rng))[0]
+            U, size, _ = algebra.svd(span - W @ np.linalg.lstsq(W, span)[0])
+            W = np.hstack([W, U[:, :more] * size[:more] * np.sqrt(psi)[:, None]])
         return self.pack(W, psi)
 
     def _filled(self) -> Host:
@@ -723,7 +766,7 @@ def _climbed(
 def _started(fit: CopulaFit, request: CopulaRequest) -> tuple[Host, Record]:
     """Return where to begin: as told, where a sample of the rows leads, or at their span."""
     if request.begin is not None:
-        return fit.pack(request.begin.W, request.begin.psi), Record()
+        return fit.widened(request.begin, request.start), Record()
     rng, few = request.start, max(FEWEST_ROWS, START_ROWS_PER_PARAMETER * fit.D * fit.q)
     if 4 * few <= fit.rows.n and fit.s <= MOST_MOMENTS:
         rough = replace(request, rng=rng, tol=START_TOLERANCE, watch=None)

@@ -20,11 +20,14 @@ from dualpca.data import Host
 from dualpca.errors import expected
 from dualpca.gaussian.truncated import log_probability, truncated_draws
 from dualpca.models.copula.propagation import (
+    EP_TOLERANCE,
     LatentRows,
+    LevelLaws,
     Propagation,
     RowBlock,
     RowPosteriors,
     cavity,
+    level_laws,
     log_level_probabilities,
     packed_form,
     packed_inverse,
@@ -96,19 +99,33 @@ class CopulaFactors:
         return w[k] - w[others], m[k] - m[others]
 
     @cached_property
-    def level_evidence(self) -> tuple[Host, ...]:
-        """Log-probability of every level of each nominal column alone, as EP has it, (K,)."""
+    def level_laws(self) -> tuple[LevelLaws, ...]:
+        """What EP says of every level of each nominal column alone."""
+        return self.found_near(None)
+
+    def found_near(self, laws: tuple[LevelLaws, ...] | None) -> tuple[LevelLaws, ...]:
+        """Return `level_laws`, found from those of other factors, and keep them."""
         found = []
         for column in range(len(self.sizes)):
             w = self.loadings_of(column)
             mean = self.shifts[self.parts[column]][:, None]
-            found.append(log_level_probabilities(mean, (w @ w.T)[:, :, None])[:, 0])
-        return tuple(found)
+            before = None if laws is None else laws[column]
+            found.append(level_laws(mean, (w @ w.T)[:, :, None], before))
+        kept: tuple[LevelLaws, ...] = vars(self).setdefault("level_laws", tuple(found))
+        return kept
+
+    @cached_property
+    def level_evidence(self) -> tuple[Host, ...]:
+        """Log-probability of every level of each nominal column alone, as EP has it, (K,)."""
+        return tuple(law.log_mass[:, 0] for law in self.level_laws)
 
     # --- rows
 
     def _each(
-        self, rows: LatentRows, result: Callable[[Propagation, RowPosteriors], Result]
+        self,
+        rows: LatentRows,
+        result: Callable[[Propagation, RowPosteriors], Result],
+        tol: float = EP_TOLERANCE,
     ) -> list[Result]:
         """Return a result of every block of rows after EP, in order."""
         if rows.low.shape[1] != self.s or rows.sizes != self.sizes:
@@ -117,7 +134,7 @@ class CopulaFactors:
 
         def work(cut: slice) -> list[Result]:
             run = Propagation(self, RowBlock(rows, cut), None)
-            return [result(run, run.run())]
+            return [result(run, run.run(tol))]
 
         with backend.threads_outside(rows.low):
             return backend.summed(work, lambda a, b: a + b, shape_of(rows))
@@ -139,10 +156,14 @@ class CopulaFactors:
         """
         return np.concatenate(self._each(rows, lambda run, found: run.log_evidence(found)))
 
-    def conditional(self, rows: LatentRows) -> CopulaConditional:
+    def conditional(
+        self, rows: LatentRows, asked: Host | None = None, tol: float = EP_TOLERANCE
+    ) -> CopulaConditional:
         """Return the law of every entry given the OTHER known entries of its row.
 
         Of missing entries: given the row. Scalar coordinates have normal laws, as t has in EP.
+        Where `asked`, a mask (n, c) of missing levels, is given, only theirs are told: the
+        probabilities of column c are those of its masked rows in turn.
         """
 
         def entries(run: Propagation, found: RowPosteriors) -> tuple[Host, ...]:
@@ -151,26 +172,27 @@ class CopulaFactors:
             N[run.block.columns] += run.dense(run.sites[1])
             mean, variance = run.W @ found.mean, packed_form(run.W) @ found.C
             mean, variance = cavity(mean, variance, T, N)
-            levels = [self._probabilities(run, found, c) for c in range(len(self.sizes))]
+            own = None if asked is None else asked[run.block.cut]
+            levels = [self._probabilities(run, found, c, own) for c in range(len(self.sizes))]
             return mean.T, (variance + run.psi[:, None]).T, *(p.T for p in levels)
 
-        mean, variance, *levels = map(np.concatenate, zip(*self._each(rows, entries), strict=True))
+        found = self._each(rows, entries, tol)
+        mean, variance, *levels = map(np.concatenate, zip(*found, strict=True))
         return CopulaConditional(mean, variance, tuple(levels))
 
-    def _probabilities(self, run: Propagation, found: RowPosteriors, column: int) -> Host:
+    def _probabilities(
+        self, run: Propagation, found: RowPosteriors, column: int, asked: Host | None
+    ) -> Host:
         """Return probabilities of the levels of one column given the rest of each row, (K, b).
 
         Each is its frequency times the ratio of EP's evidence with and without the rest of the
         row, so that what EP gets wrong for a column on its own cancels.
         """
-        C, mean = found.C.copy(), found.mean.copy()
-        for i, group in enumerate(run.block.groups):
-            if group.column == column:  # take what the column itself says out again
-                rows = group.rows
-                P = packed_inverse(found.C[:, rows], self.q)[0]
-                add_P, add_rhs = run.level_part(i)
-                C[:, rows] = packed_inverse(P - add_P, self.q)[0]
-                mean[:, rows] = packed_times(C[:, rows], found.rhs[:, rows] - add_rhs)
+        if asked is None:
+            C, mean = self._without(run, found, column)
+        else:
+            at = np.flatnonzero(asked[:, column])
+            C, mean = found.C[:, at], found.mean[:, at]
         w, part = self.loadings_of(column), self.parts[column]
         eta = w @ mean + self.shifts[part][:, None]
         full = algebra.unpack(C.T, self.q)
@@ -178,6 +200,18 @@ class CopulaFactors:
         logs = log_level_probabilities(eta, covariance) - self.level_evidence[column][:, None]
         p = self.frequencies[part][:, None] * np.exp(logs - logs.max(axis=0))
         return np.asarray(p / p.sum(axis=0))
+
+    def _without(self, run: Propagation, found: RowPosteriors, column: int) -> tuple[Host, Host]:
+        """Return packed C and mean of t without what a nominal column itself says."""
+        C, mean = found.C.copy(), found.mean.copy()
+        for i, group in enumerate(run.block.groups):
+            if group.column == column:
+                rows = group.rows
+                P = packed_inverse(found.C[:, rows], self.q)[0]
+                add_P, add_rhs = run.level_part(i, found.pulls[i])
+                C[:, rows] = packed_inverse(P - add_P, self.q)[0]
+                mean[:, rows] = packed_times(C[:, rows], found.rhs[:, rows] - add_rhs)
+        return C, mean
 
     def draw(self, rows: LatentRows, rng: np.random.Generator) -> tuple[Host, Host]:
         """Draw everything that is missing of each row, jointly, given what it knows.
@@ -236,13 +270,15 @@ def _drawn(run: Propagation, found: RowPosteriors, rng: np.random.Generator) -> 
         entries += s * (0.5 * tau * s - nu)
         ratio = run.dense(entries).sum(axis=0)
         for i, group in enumerate(block.groups):
-            directions, offset = run.directions[i]
-            (level_tau, level_nu), (d, pull, total) = block.level(run.sites, i), run.pulls(i)
+            directions, (d, pull, total) = run.directions[i], found.pulls[i]
+            level_tau, level_nu = block.level(run.sites, i)
             here = t[:, group.rows]
             eps = (total - (pull * here).sum(axis=0)) / d
             eps = eps + rng.standard_normal(eps.shape) / np.sqrt(d)
-            r = directions @ here + eps
-            terms = special.log_ndtr(r + offset[:, None]) + r * (0.5 * level_tau * r - level_nu)
+            r = directions.g @ here + eps
+            terms = special.log_ndtr(r + directions.offset[:, None]) + r * (
+                0.5 * level_tau * r - level_nu
+            )
             ratio[group.rows] += terms.sum(axis=0)
         return t, ratio
 

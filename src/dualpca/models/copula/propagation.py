@@ -121,7 +121,10 @@ class RowBlock:
             for k in range(K)
             if (found := np.flatnonzero(levels[:, c] == k)).size
         ]
-        self.others = [rows.sizes[group.column] - 1 for group in self.groups]
+        shapes = [(rows.sizes[group.column] - 1, group.rows.size) for group in self.groups]
+        edges = np.cumsum([self.at.size, *(K * g for K, g in shapes)]).tolist()
+        self.size = edges[-1]  # the number of sites
+        self._places = list(zip(map(slice, edges, edges[1:]), shapes, strict=True))
         self.observed = (levels >= 0).T.astype(np.float64)  # (c, b)
         self.levels = levels
 
@@ -130,20 +133,10 @@ class RowBlock:
         """Log-probability of every interval if its column were all there is."""
         return log_probability(self.low, self.high)
 
-    @property
-    def size(self) -> int:
-        """The number of sites."""
-        return int(self.at.size + sum(self._sizes))
-
-    @property
-    def _sizes(self) -> list[int]:
-        return [g.rows.size * K for g, K in zip(self.groups, self.others, strict=True)]
-
     def level(self, sites: Host, i: int) -> Host:
         """Return what a row of numbers, one per site, has for a group, as a view, (…, K − 1, g)."""
-        start = self.at.size + sum(self._sizes[:i])
-        part = sites[..., start : start + self._sizes[i]]
-        return part.reshape(*part.shape[:-1], self.others[i], -1)
+        place, shape = self._places[i]
+        return sites[..., place].reshape(*sites.shape[:-1], *shape)
 
 
 # --- Small symmetric matrices, packed: one per row of a block, rows last --------------------------
@@ -188,10 +181,10 @@ def packed_inverse(A: Host, q: int) -> tuple[Host, Host]:
 def packed_times(C: Host, x: Host, *, lower: bool = False) -> Host:
     """Return Cx for packed C (q(q+1)/2, b), symmetric or lower triangles, and x (q, b)."""
     q = int(x.shape[0])
-    place, y = algebra.triangle(q).place, np.zeros_like(x)
+    place, y = algebra.triangle(q).place, np.empty_like(x)
     for i in range(q):
-        for j in range(i + 1 if lower else q):
-            y[i] += C[place[i, j]] * x[j]
+        last = i + 1 if lower else q
+        y[i] = np.einsum("jb,jb->b", C[place[i, :last]], x[:last])
     return y
 
 
@@ -289,12 +282,25 @@ def _site_evidence(mean: Host, variance: Host, tau: Host, nu: Host, log_mass: Ho
     return np.asarray(log_mass - 0.5 * np.log(left) + 0.5 * fit / left)
 
 
-class _Group(NamedTuple):
-    """What stands behind an observed level: s_l = (w_k − w_l)ᵀt + ε_k for every other level l."""
+class _Comparisons(NamedTuple):
+    """The levels of a column but one, g_l = w_k − w_l, as sums over them need it."""
+
+    g: Host  # (K − 1, q)
+    outer: Host  # (q(q+1)/2, K − 1), gg^T packed
+    form: Host  # (K − 1, q(q+1)/2), what turns packed C into gᵀCg
+    offset: Host  # (K − 1,), m_k − m_l
+
+    @classmethod
+    def of(cls, factors: CopulaFactors, column: int, k: int) -> _Comparisons:
+        g, offset = factors.comparisons(column, k)
+        return cls(g, packed_outer(g).T, packed_form(g), offset)
+
+
+class _Pull(NamedTuple):
+    """What sites say of ε_k behind an observed level: s_l = g_lᵀt + ε_k for every other level l."""
 
     d: Host  # (g,), precision of ε_k given t
     pull: Host  # (q, g), Σ τ_l g_l
-    spread: Host  # (q, g), C pull
     total: Host  # (g,), Σ ν_l
 
 
@@ -305,6 +311,7 @@ class RowPosteriors(NamedTuple):
     logdet: Host  # (b,), −ln|C|
     mean: Host  # (q, b)
     rhs: Host  # (q, b), C⁻¹ mean
+    pulls: list[_Pull]  # of every group
 
 
 class SiteMarginals(NamedTuple):
@@ -312,7 +319,7 @@ class SiteMarginals(NamedTuple):
 
     mean: Host  # (m,)
     variance: Host  # (m,)
-    groups: list[_Group]
+    spreads: list[Host]  # (q, g) of every group, C pull
 
 
 class Propagation:
@@ -330,10 +337,10 @@ class Propagation:
         self.some = self.W[block.columns]
         self.outer, self.form = packed_outer(self.some).T, packed_form(self.some)
         self.next = self.sites  # as the last sweep would have set them
-        self.directions = [factors.comparisons(g.column, g.k) for g in block.groups]
+        self.directions = [_Comparisons.of(factors, one.column, one.k) for one in block.groups]
         offsets = [
-            np.repeat(-offset, group.rows.size)
-            for (_, offset), group in zip(self.directions, block.groups, strict=True)
+            np.repeat(-direction.offset, group.rows.size)
+            for direction, group in zip(self.directions, block.groups, strict=True)
         ]
         rest = sum(one.size for one in offsets)
         self.noise = np.concatenate([self.psi[block.of], np.ones(rest)])
@@ -356,42 +363,43 @@ class Propagation:
         if self.block.at.size:
             P += self.outer @ self.dense(tau)
             rhs += self.some.T @ self.dense(nu)
+        pulls = [self.pull(i) for i in range(len(self.block.groups))]
         for i, group in enumerate(self.block.groups):
-            add_P, add_rhs = self.level_part(i)
+            add_P, add_rhs = self.level_part(i, pulls[i])
             P[:, group.rows] += add_P
             rhs[:, group.rows] += add_rhs
         C, logdet = packed_inverse(P, self.q)
-        return RowPosteriors(C, logdet, packed_times(C, rhs), rhs)
+        return RowPosteriors(C, logdet, packed_times(C, rhs), rhs, pulls)
 
-    def pulls(self, i: int) -> tuple[Host, Host, Host]:
-        """Return the precision of ε_k given t, Σ τ_l g_l and Σ ν_l of a group."""
+    def pull(self, i: int) -> _Pull:
+        """Return what the sites of a group say of ε_k."""
         tau, nu = self.block.level(self.sites, i)
-        return 1.0 + tau.sum(axis=0), self.directions[i][0].T @ tau, nu.sum(axis=0)
+        return _Pull(1.0 + tau.sum(axis=0), self.directions[i].g.T @ tau, nu.sum(axis=0))
 
-    def level_part(self, i: int) -> tuple[Host, Host]:
+    def level_part(self, i: int, by: _Pull) -> tuple[Host, Host]:
         """Return what the sites of a group add to precision and linear term, ε_k eliminated."""
-        directions, (tau, nu) = self.directions[i][0], self.block.level(self.sites, i)
-        d, pull, total = self.pulls(i)
+        directions, (tau, nu) = self.directions[i], self.block.level(self.sites, i)
         a, b, _ = algebra.triangle(self.q)
-        P = packed_outer(directions).T @ tau - pull[a] * pull[b] / d
-        return P, directions.T @ nu - pull * (total / d)
+        P = directions.outer @ tau - by.pull[a] * by.pull[b] / by.d
+        return P, directions.g.T @ nu - by.pull * (by.total / by.d)
 
     def marginals(self, found: RowPosteriors) -> SiteMarginals:
         """Return mean and variance of s for every site."""
-        block, groups, e = self.block, [], self.block.at.size
+        block, spreads, e = self.block, [], self.block.at.size
         mean, variance = np.empty(block.size), np.empty(block.size)
         (self.some @ found.mean).ravel().take(block.at, out=mean[:e], mode="clip")
         (self.form @ found.C).ravel().take(block.at, out=variance[:e], mode="clip")
         for i, group in enumerate(block.groups):
-            directions = self.directions[i][0]
+            directions, (d, pull, total) = self.directions[i], found.pulls[i]
             C, m = found.C.take(group.rows, axis=1), found.mean.take(group.rows, axis=1)
-            d, pull, total = self.pulls(i)
             spread = packed_times(C, pull)
-            block.level(mean, i)[...] = directions @ m + (total - (pull * m).sum(axis=0)) / d
-            v = packed_form(directions) @ C - 2.0 * (directions @ spread) / d
-            block.level(variance, i)[...] = v + ((pull * spread).sum(axis=0) / d + 1.0) / d
-            groups.append(_Group(d, pull, spread, total))
-        return SiteMarginals(mean, variance, groups)
+            own = (total - np.einsum("qg,qg->g", pull, m)) / d
+            np.add(directions.g @ m, own, out=block.level(mean, i))
+            v = directions.form @ C - 2.0 * (directions.g @ spread) / d
+            rest = (np.einsum("qg,qg->g", pull, spread) / d + 1.0) / d
+            np.add(v, rest, out=block.level(variance, i))
+            spreads.append(spread)
+        return SiteMarginals(mean, variance, spreads)
 
     def sweep(self, found: RowPosteriors) -> tuple[Host, Host]:
         """Return every site as its cavity has it, and what it changes, in deviations of s."""
@@ -421,14 +429,14 @@ class Propagation:
         block = self.block
         value = 0.5 * ((found.rhs * found.mean).sum(axis=0) - found.logdet)
         value -= 0.5 * (np.log(self.psi) @ block.known + (1 / self.psi - 1) @ block.z**2)
-        (tau, nu), (mean, variance, groups) = self.sites, marginals or self.marginals(found)
+        (tau, nu), (mean, variance, _) = self.sites, marginals or self.marginals(found)
         mass = _log_mass(*cavity(mean, variance, tau, nu), self.noise, self.bounds)
         entries = _site_evidence(mean, variance, tau, nu, mass)
         if block.at.size:
             value += self.dense(entries[: block.at.size] - block.log_alone).sum(axis=0)
-        for i, ((column, k, rows), group) in enumerate(zip(block.groups, groups, strict=True)):
+        for i, ((column, k, rows), by) in enumerate(zip(block.groups, found.pulls, strict=True)):
             own = block.level(entries, i).sum(axis=0)
-            own += 0.5 * (group.total**2 / group.d - np.log(group.d))
+            own += 0.5 * (by.total**2 / by.d - np.log(by.d))
             value[rows] += own - self.factors.level_evidence[column][k]
         return np.asarray(value)
 
@@ -453,16 +461,30 @@ def shape_of(rows: LatentRows) -> Host:
     return np.broadcast_to(np.float64(0.0), (rows.n, TABLES_PER_BLOCK * width))
 
 
+class LevelLaws(NamedTuple):
+    """EP's law of s_l = ζ_k − ζ_l, l ≠ k, of every level k where nothing else is observed."""
+
+    log_mass: Host  # (K, b), ln P(ζ_k is the largest)
+    mean: Host  # (K, K − 1, b)
+    covariance: Host  # (K, K − 1, K − 1, b)
+    tau: Host  # (K, K − 1, b)
+    nu: Host  # (K, K − 1, b)
+
+
 def log_level_probabilities(eta: Host, covariance: Host) -> Host:
-    """Return ln P(ζ_k is the largest) of every level, by EP, (K, b).
+    """Return ln P(ζ_k is the largest) of every level, by EP, (K, b); see `level_laws`."""
+    return level_laws(eta, covariance).log_mass
+
+
+def level_laws(eta: Host, covariance: Host, before: LevelLaws | None = None) -> LevelLaws:
+    """Return what EP says of every level of a nominal column if it is observed.
 
     ζ ~ N(eta, covariance + I), for b laws at once: eta (K, b), covariance (K, K, b). Site by site,
-    with every rank-one change exact; O(K³) per level and sweep.
+    with every rank-one change exact; O(K³) per level and sweep. `before` are laws nearby: their
+    sites are where EP begins.
     """
     K = int(eta.shape[0])
-    if K == 1:
-        return np.zeros_like(eta)
-    others = np.array([[i for i in range(K) if i != k] for k in range(K)])
+    others = np.array([[i for i in range(K) if i != k] for k in range(K)], dtype=np.intp)
     own = np.arange(K)[:, None]
     mean = eta[own] - eta[others]  # (K, K − 1, b)
     cross = covariance[own, others]
@@ -470,6 +492,9 @@ def log_level_probabilities(eta: Host, covariance: Host) -> Host:
     V = V + covariance[own, own][:, :, None] - cross[:, :, None] - cross[:, None, :]
     tau, nu = np.zeros_like(mean), np.zeros_like(mean)
     value = np.zeros(eta.shape)
+    if before is not None:
+        tau, nu = before.tau.copy(), before.nu.copy()
+        mean, V, value = _with_sites(mean, V, tau, nu)
     for _ in range(LEVEL_SWEEPS if K > 2 else 1):
         change = 0.0
         for i in range(K - 1):
@@ -489,4 +514,18 @@ def log_level_probabilities(eta: Host, covariance: Host) -> Host:
         m, v = mean[:, i], V[:, i, i]
         c, u = cavity(m, v, tau[:, i], nu[:, i])
         value += _site_evidence(m, v, tau[:, i], nu[:, i], special.log_ndtr(c / np.sqrt(u + 1.0)))
-    return value
+    return LevelLaws(value, mean, V, tau, nu)
+
+
+def _with_sites(mean: Host, V: Host, tau: Host, nu: Host) -> tuple[Host, Host, Host]:
+    """Return the law of s under all sites at once, and ln of what they weigh before."""
+    mean, tau, nu = (np.moveaxis(part, -1, 0)[..., None] for part in (mean, tau, nu))
+    V = np.moveaxis(V, -1, 0)  # (b, K, K − 1, K − 1)
+    root = np.sqrt(tau)
+    B = np.eye(V.shape[-1]) + root * V * np.swapaxes(root, -1, -2)
+    after = V - np.swapaxes(root * V, -1, -2) @ np.linalg.solve(B, root * V)
+    pull = nu - tau * mean
+    moved = after @ pull
+    value = (mean * (nu - 0.5 * tau * mean) + 0.5 * pull * moved).sum(axis=(-2, -1))
+    value -= 0.5 * np.linalg.slogdet(B)[1]
+    return np.moveaxis((mean + moved)[..., 0], 0, -1), np.moveaxis(after, 0, -1), value.T
