@@ -30,6 +30,7 @@ MODELS = {
     "RobustPPCA": dp.RobustPPCA(2),
     "CopulaPPCA": dp.CopulaPPCA(2),
     "MixturePPCA": dp.MixturePPCA(2, 2, random_state=0),
+    "HierarchicalPPCA": dp.HierarchicalPPCA([2, 2]),
     "HiddenMarkovPCA": dp.HiddenMarkovPCA(2, 2, random_state=0),
     "KernelPCA": dp.KernelPCA(2, kernel="rbf"),
     "DualPPCA": dp.DualPPCA(2, kernel="rbf"),
@@ -41,7 +42,7 @@ MODELS = {
 }
 TABLES = {"full": FULL, "gaps": GAPS, "mixed": MIXED}
 ACCEPT_GAPS = {"PPCA", "standardised", "FactorAnalysis", "BayesianPCA", "RobustPPCA", "CopulaPPCA"}
-ACCEPT_GAPS |= {"MixturePPCA", "HiddenMarkovPCA", "CCA", "Imputer"}
+ACCEPT_GAPS |= {"MixturePPCA", "HierarchicalPPCA", "HiddenMarkovPCA", "CCA", "Imputer"}
 QUICK = {"PPCA", "CopulaPPCA"}
 CASES = [(name, "full") for name in MODELS if name != "TwinKernelPCA"]
 CASES += [(name, "gaps") for name in sorted(QUICK)] + [("CopulaPPCA", "mixed")]
@@ -66,6 +67,7 @@ PLOTS = {
     "sampling_overview": lambda m, X: plots.sampling_overview(m, 20),
     "search_history": lambda m, X: plots.search_history(m),
     "search_importance": lambda m, X: plots.search_importance(m),
+    "tree": lambda m, X: plots.tree(m, X, CLASSES),
 }
 ROWS = {"PCA", "PPCA", "standardised", "BayesianPCA", "RobustPPCA"}
 LINEAR = ROWS | {"FactorAnalysis"}
@@ -75,7 +77,7 @@ DRAWN = {
     "scree, discarded": ROWS,
     "biplot": LINEAR | {"CopulaPPCA"},
     "hinton": LINEAR | {"CopulaPPCA"},
-    "latent_scatter": LINEAR | KERNEL | {"CopulaPPCA", "TwinKernelPCA", "CCA"},
+    "latent_scatter": LINEAR | KERNEL | {"CopulaPPCA", "TwinKernelPCA", "CCA", "HierarchicalPPCA"},
     "outlier_map": LINEAR | {"CopulaPPCA"},
     "contribution_plot": LINEAR,
     "control_chart": LINEAR | {"CopulaPPCA"},
@@ -83,6 +85,7 @@ DRAWN = {
     "contribution_plot, T²": LINEAR,
     "calibration": LINEAR - {"PCA"} | {"CopulaPPCA", "MixturePPCA"},
     "sampling_overview": {"DualPPCA"},
+    "tree": {"HierarchicalPPCA"},
 }
 """Which models have what a figure draws; of the others there is none."""
 
