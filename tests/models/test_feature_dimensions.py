@@ -6,7 +6,7 @@ from scipy.linalg import helmert
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris, make_moons
 
-from dualpca import PPCA, ProbabilisticKernelPCA
+from dualpca import PPCA, MixturePPCA, ProbabilisticKernelPCA
 from dualpca.errors import SelectionWarning
 from dualpca.models.probabilistic_kernel import inferred
 from dualpca.operators import Spectrum
@@ -148,3 +148,44 @@ def test_noise_keeps_one_and_says_so():
 def test_other_words_are_refused():
     with pytest.raises(ValueError, match="n_components must be an integer from 1 to 148"):
         ProbabilisticKernelPCA("aic").fit(load_iris().data)
+
+
+# --- mixtures over feature dimensions (theory 6.2) --------------------------------------------
+
+
+def two_groups(seed=0):
+    """Return features of 40 points of which half know one grouping of the points, half another."""
+    rng = np.random.default_rng(seed)
+    one, other = rng.choice([-1.0, 1.0], size=(2, 40))
+    F = np.concatenate([np.outer(s, rng.normal(size=60)) for s in (one, other)], axis=1)
+    return F + 0.2 * rng.normal(size=F.shape), np.repeat([0, 1], 60), (one, other)
+
+
+def test_one_group_of_feature_dimensions_is_probabilistic_kernel_pca():
+    F = features(7, n=12, rho=40)
+    F = np.concatenate([F, -F], axis=1)  # m = 0
+    one = MixturePPCA(1, 2, standardize=False).fit((F - F.mean(axis=0)).T)
+    kernel = ProbabilisticKernelPCA(2, kernel="linear").fit(F)
+    assert_close(one.covariances_[0], 12 / 80 * kernel.get_covariance(), "vector")
+
+
+def test_groups_of_feature_dimensions_have_maps_of_their_own():
+    F, truth, (one, other) = two_groups()
+    G = (F - F.mean(axis=0)).T
+    model = MixturePPCA(2, 1, standardize=False, tol=1e-12, max_iter=5000).fit(G)
+    found = model.predict(G)
+    assert max(np.mean(found == truth), np.mean(found != truth)) > 0.9
+    maps = [np.abs(np.corrcoef(W[:, 0], s)[0, 1]) for W in model.loadings_ for s in (one, other)]
+    assert sorted(maps)[2] > 0.99 > sorted(maps)[1]
+    # dense: Σ_k π_k N(g_j; m_k, B_kB_kᵀ + σ_k²I) and the responsibilities that it gives
+    parts = zip(model.weights_, model.means_, model.loadings_, model.noise_variance_, strict=True)
+    logs = np.stack(
+        [
+            np.log(pi) + multivariate_normal(m, B @ B.T + s2 * np.eye(40)).logpdf(G)
+            for pi, m, B, s2 in parts
+        ],
+        axis=1,
+    )
+    total = np.logaddexp.reduce(logs, axis=1)
+    assert_close(model.loglikelihood_, total.sum(), "em")
+    assert_close(model.predict_proba(G), np.exp(logs - total[:, None]), "em")

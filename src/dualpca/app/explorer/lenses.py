@@ -129,7 +129,7 @@ class Lens:
 
     def members(self, groups: Matrix, component: int) -> Matrix:
         """Return which rows belong to a component, (n,), by what `groups` returned."""
-        return groups == component
+        return np.asarray(groups == component)
 
     def sample(self, count: int, seed: int) -> Matrix:
         """Draw rows, (count, d)."""
@@ -371,7 +371,7 @@ class TreeLens(MixtureLens):
             before = set() if parent is None else above[parent]
             above.append({*before, len(above)})
         below = [component in above[leaf] for leaf in self.model.leaves_]
-        return np.asarray(below)[groups.astype(int)]
+        return np.asarray(np.asarray(below)[groups.astype(int)])
 
     reconstruct = Lens.reconstruct
 

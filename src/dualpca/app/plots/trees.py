@@ -90,13 +90,13 @@ def tree(
 
     def make(region: FigureBase) -> list[Axes]:
         levels = depth - nodes[node].depth + 1
-        grid = GridSpec(levels, width, region)
+        grid = GridSpec(levels, width, region)  # type: ignore[arg-type]
         place = {i: grid[nodes[i].depth - nodes[node].depth, slice(*columns[i])] for i in shown}
         return [region.add_subplot(place[i]) for i in shown]
 
     across = max(PANEL * width / 2, 2.5)
     sheet = canvas(ax, height, make, count=len(shown), width=across)
-    labels = model.predict(X) if y is None else y
+    labels: Any = model.predict(X) if y is None else y
     names, codes, colours = classes(labels, len(labels), sheet.ink.palette, sheet.ink.muted)
     R, Z = np.asarray(model.responsibilities(X)), np.asarray(model.transform(X))
     edges = np.cumsum([0, *model.n_components_])
