@@ -302,6 +302,9 @@ BIC = "bic"
 Tree = list[Any]
 """One for every child, each a tree."""
 
+Plan = str | tuple[int, ...] | Tree
+"""What is asked for from a node on: 'bic', numbers per level, or a tree."""
+
 MAP = 2
 """Directions of a map."""
 
@@ -317,14 +320,16 @@ class HierarchyRequest(MixtureRequest):
     max_depth: int | None = None
     gap: float = 2.0
 
-    def below(self, plan: Any, depth: int) -> int | str:
+    def below(self, plan: Plan, depth: int) -> int | str:
         """Return how many children a node has, by what is asked for from it on: 0, or 'bic'."""
         if self.max_depth is not None and depth >= self.max_depth:
             return 0
-        return plan if plan == BIC else len(plan) if isinstance(plan, list) else (*plan, 0)[0]
+        if isinstance(plan, str):
+            return plan
+        return len(plan) if isinstance(plan, list) else (*plan, 0)[0]
 
 
-def plan_of(children: Any) -> Any:
+def plan_of(children: object) -> Plan:
     """Return children as they were asked for: 'bic', a tuple of a number per level, or a tree.
 
     Examples
@@ -344,15 +349,15 @@ def plan_of(children: Any) -> Any:
     raise ValueError(expected("children", what, children))
 
 
-def _is_tree(value: Any) -> bool:
+def _is_tree(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_tree, value))
 
 
-def _plans(plan: Any, K: int) -> list[Any]:
+def _plans(plan: Plan, K: int) -> list[Plan]:
     """Return what is asked for below each of K children."""
     if isinstance(plan, list):
         return plan
-    return [plan if plan == BIC else plan[1:]] * K
+    return [plan if isinstance(plan, str) else plan[1:]] * K
 
 
 def standing_apart(means: Host, gap: float) -> Host:
