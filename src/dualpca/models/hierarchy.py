@@ -118,15 +118,7 @@ class HierarchyModel:
     def __post_init__(self) -> None:
         """Refuse what is no tree: a family has a parent before it, and no two have the same."""
         counts = [one.mixture.emissions.K for one in self.families]
-        parents, before = [int(p) for p in self.parents], np.cumsum([0, *counts])
-        orderly = (
-            len(parents) == len(counts)
-            and parents[:1] == [ROOT]
-            and counts[0] == 1
-            and len(set(parents)) == len(parents)
-        )
-        orderly = orderly and all(0 <= p < n for p, n in zip(parents[1:], before[1:], strict=False))
-        if not orderly or len(self.masses) != before[-1]:
+        if not makes_tree([int(p) for p in self.parents], counts, len(self.masses)):
             raise ValueError("families and parents of a hierarchy make no tree")
         dims = {one.mixture.emissions.dim for one in self.families}
         if len(dims) > 1 or (self.space is not None and dims != {self.space.m}):
@@ -291,6 +283,15 @@ class HierarchyModel:
         return backend.namespace(rows).concat(found, axis=1)
 
 
+def makes_tree(parents: Sequence[int], counts: Sequence[int], nodes: int) -> bool:
+    """Return True if every family but the first, the root, has a parent of its own before it."""
+    before = np.cumsum([0, *counts])
+    if len(parents) != len(counts) or parents[0] != ROOT or counts[0] != 1 or before[-1] != nodes:
+        return False
+    known = all(0 <= p < n for p, n in zip(parents[1:], before[1:-1], strict=True))
+    return known and len(set(parents)) == len(parents)
+
+
 def _nested(children: Sequence[tuple[int, ...]], node: int) -> list[Any]:
     return [_nested(children, child) for child in children[node]]
 
@@ -343,7 +344,7 @@ def plan_of(children: object) -> Plan:
     if isinstance(numbers, Sequence | np.ndarray) and not isinstance(numbers, str):
         if len(numbers) and all(is_count(c) and c >= 1 for c in numbers):
             return tuple(int(c) for c in numbers)
-        if _is_tree(numbers):
+        if isinstance(numbers, list) and _is_tree(numbers):
             return numbers
     what = "'bic', a number, one for every level as in [2, 3], or a tree of lists, [[], [[], []]]"
     raise ValueError(expected("children", what, children))
