@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.factor import FactorAnalysis as FactorAnalysis
     from dualpca.estimators.generator import Generator as Generator
     from dualpca.estimators.hidden_markov import HiddenMarkovPCA as HiddenMarkovPCA
+    from dualpca.estimators.hierarchy import HierarchicalPPCA as HierarchicalPPCA
     from dualpca.estimators.imputer import Imputer as Imputer
     from dualpca.estimators.kernel import KernelPCA as KernelPCA
     from dualpca.estimators.kernel_canonical import KernelCCA as KernelCCA
@@ -73,6 +74,7 @@ _HOMES = {
     "FactorAnalysis": "estimators.factor",
     "Generator": "estimators.generator",
     "HiddenMarkovPCA": "estimators.hidden_markov",
+    "HierarchicalPPCA": "estimators.hierarchy",
     "Imputer": "estimators.imputer",
     "JointTest": "gaussian.pooling",
     "KernelCCA": "estimators.kernel_canonical",

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import dualpca as dp
-from tests.app.explorer_cases import TOKEN, digits, fitted, iris, served
+from tests.app.explorer_cases import NAMES, TOKEN, digits, fitted, iris, served
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: the page is not tested"
@@ -41,6 +41,7 @@ def folder(tmp_path_factory):
     iris().write_csv(place / "iris.csv")
     fitted(dp.MixturePPCA(2, 2, random_state=0)).save(place / "mixture.dpca")
     fitted(dp.KernelPCA(2, kernel="rbf", gamma="median")).save(place / "kernel.dpca")
+    fitted(dp.HierarchicalPPCA([2, 2])).save(place / "tree.dpca")
     return place
 
 
@@ -400,6 +401,46 @@ def test_two_tabs_do_not_disturb_each_other(browser, link, model):
     decoded(two, model.inverse_transform([[-1] + [0] * 9])[0])
     assert one.problems == []
     one.context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=str)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_cluster_of_a_tree_opens_its_own_map(browser, folder, shots, size, scheme):
+    tree, flowers = dp.load(folder / "tree.dpca"), iris().select(NAMES)
+    with served("tree.dpca", "iris.csv", cwd=folder) as (_, found):
+        page = opened(browser, found["url"], *size, color_scheme=scheme)
+        assert page.locator("#component-field").is_hidden()
+        below = page.locator("#tree ul button")
+        leaves = tree.predict(flowers)
+        own = [sum(tree.nodes_[i].parent == node for i in leaves) for node in (1, 2)]
+        assert below.all_inner_texts() == [
+            f"{node} · {n}" for node, n in zip((1, 2), own, strict=True)
+        ]
+        assert "double-click a cluster" in page.locator("#hint").inner_text()
+        decoded(page, tree.nodes_[0].mean)
+        page.wait_for_timeout(500)  # the picture is drawn in the next frames
+        page.screenshot(path=shots / f"tree-{size[0]}-{scheme}.png")
+        below.nth(1).click()
+        page.wait_for_selector('#tree .here[data-node="2"]')
+        decoded(page, tree.nodes_[2].mean)
+        assert page.locator("#tree ol button").count() == 2
+        page.screenshot(path=shots / f"tree-inside-{size[0]}-{scheme}.png")
+        # a double click on a row opens the map of its cluster
+        row = int(np.flatnonzero(leaves == tree.nodes_[2].children[0])[0])
+        x, y = page.evaluate(
+            "row => { const s = dualpcaExplorer.scatter(); "
+            "return s.toPixel(s.positions[2 * row], s.positions[2 * row + 1]); }",
+            row,
+        )
+        page.locator("#plot").dblclick(position={"x": x, "y": y})
+        page.wait_for_selector("#tree ol li:nth-child(3)")
+        page.locator('#tree ol button[data-node="0"]').click()
+        page.wait_for_selector('#tree .here[data-node="0"]')
+        overflow = "document.documentElement.scrollWidth > innerWidth"
+        assert not page.evaluate(overflow)
+        assert page.problems == []
+        page.context.close()
 
 
 @pytest.mark.slow

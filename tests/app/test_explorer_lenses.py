@@ -385,3 +385,24 @@ def test_units():
     units = Units(np.array([1.0]), np.array([2.0]))
     np.testing.assert_array_equal(units.into(units.out(np.array([[3.0]]))), [[3.0]])
     np.testing.assert_array_equal(units.out(np.array([[3.0]])), [[7.0]])
+
+
+def test_a_node_of_a_tree_decodes_by_its_own_subspace():
+    model = fitted(dp.HierarchicalPPCA([2, 2]))
+    lens = lens_of(model)
+    assert type(lens).__name__ == "TreeLens" and lens.sizes == [2] * 7
+    assert lens.parents == [None, 0, 0, 1, 1, 2, 2] and lens.group_names == ["3", "4", "5", "6"]
+    Z, blocks = lens.latents(X, 4), model.transform(iris().select(NAMES))
+    np.testing.assert_allclose(Z, blocks[:, 8:10])
+    node = model.nodes_[4]
+    np.testing.assert_allclose(lens.decode(Z, 4), Z @ node.loadings.T + node.mean)
+    groups = lens.groups(X)
+    leaves = model.predict(iris().select(NAMES))
+    np.testing.assert_array_equal(groups + 3, leaves)
+    for k, own in {0: [3, 4, 5, 6], 1: [3, 4], 5: [5]}.items():
+        np.testing.assert_array_equal(lens.members(groups, k), np.isin(leaves, own))
+    spread = lens.spread(np.zeros(2), 4)
+    W, noise = node.loadings, node.noise_variance
+    M = np.linalg.inv(W.T @ W + noise * np.eye(2))
+    np.testing.assert_allclose(spread**2, np.diag(noise * W @ M @ W.T) + noise)
+    assert "error" in lens.reasons and "sample" not in lens.reasons

@@ -30,6 +30,7 @@ MODELS = {
     "RobustPPCA": dp.RobustPPCA(2),
     "CopulaPPCA": dp.CopulaPPCA(2),
     "MixturePPCA": dp.MixturePPCA(2, 2, random_state=0),
+    "HierarchicalPPCA": dp.HierarchicalPPCA([2, 2]),
     "HiddenMarkovPCA": dp.HiddenMarkovPCA(2, 2, random_state=0),
     "KernelPCA": dp.KernelPCA(2, kernel="rbf"),
     "DualPPCA": dp.DualPPCA(2, kernel="rbf"),
@@ -41,7 +42,7 @@ MODELS = {
 }
 TABLES = {"full": FULL, "gaps": GAPS, "mixed": MIXED}
 ACCEPT_GAPS = {"PPCA", "standardised", "FactorAnalysis", "BayesianPCA", "RobustPPCA", "CopulaPPCA"}
-ACCEPT_GAPS |= {"MixturePPCA", "HiddenMarkovPCA", "CCA", "Imputer"}
+ACCEPT_GAPS |= {"MixturePPCA", "HierarchicalPPCA", "HiddenMarkovPCA", "CCA", "Imputer"}
 QUICK = {"PPCA", "CopulaPPCA"}
 CASES = [(name, "full") for name in MODELS if name != "TwinKernelPCA"]
 CASES += [(name, "gaps") for name in sorted(QUICK)] + [("CopulaPPCA", "mixed")]
@@ -81,6 +82,7 @@ PLOTS = {
     "biplot, groups": lambda m, X: plots.biplot(m, X, CLASSES, groups="rows", labels=True),
     "search_history": lambda m, X: plots.search_history(m),
     "search_importance": lambda m, X: plots.search_importance(m),
+    "tree": lambda m, X: plots.tree(m, X, CLASSES),
 }
 ROWS = {"PCA", "PPCA", "standardised", "BayesianPCA", "RobustPPCA"}
 LINEAR = ROWS | {"FactorAnalysis"}
@@ -90,7 +92,7 @@ DRAWN = {
     "scree, discarded": ROWS,
     "biplot": LINEAR | {"CopulaPPCA"},
     "hinton": LINEAR | {"CopulaPPCA"},
-    "latent_scatter": LINEAR | KERNEL | {"CopulaPPCA", "TwinKernelPCA", "CCA"},
+    "latent_scatter": LINEAR | KERNEL | {"CopulaPPCA", "TwinKernelPCA", "CCA", "HierarchicalPPCA"},
     "outlier_map": LINEAR | {"CopulaPPCA"},
     "contribution_plot": LINEAR,
     "control_chart": LINEAR | {"CopulaPPCA"},
@@ -106,6 +108,7 @@ DRAWN = {
     "loading_plot, refitted": LINEAR | {"CopulaPPCA"},
     "scree, parallel": ROWS,
     "overimpute": LINEAR - {"PCA"} | {"CopulaPPCA", "MixturePPCA"},
+    "tree": {"HierarchicalPPCA"},
 }
 LATENTS = DRAWN["latent_scatter"]
 DRAWN |= {"latent_scatter, groups": LATENTS, "biplot, groups": DRAWN["biplot"]}

@@ -254,6 +254,10 @@ MODELS = {
         ALL - {"What the data is", "How many directions matter", "Where the rows lie"},
     ),
     "mixture": (dp.MixturePPCA(2, 1, random_state=0), SPARSE),
+    "tree": (
+        dp.HierarchicalPPCA([2, 2]),
+        SPARSE | {TRUST, "How many directions matter", "What the model keeps of each row"},
+    ),
     "kernel mixture": (dp.MixturePPCA(2, 1, kernel="rbf", random_state=0), SPARSE | {TRUST}),
     "chain": (
         dp.HiddenMarkovPCA(2, 1, random_state=0),
@@ -845,3 +849,17 @@ def test_runs_of_rows_beyond_a_limit_are_as_rare_as_said():
     assert seen < through_time.CHANCE + 3 * np.sqrt(0.05 * 0.95 / 2000)
     shorter = np.mean([bool(through_time.stretches(2.0 * one, least - 1)) for one in tables])
     assert shorter > through_time.CHANCE
+
+
+def test_a_report_shows_the_map_of_every_cluster_that_has_others_inside():
+    model = dp.HierarchicalPPCA([2, 2])
+    (section,) = [
+        one for one in report.build(subject(model, X)).sections if one.title == "Where the rows lie"
+    ]
+    leads = [part.finding.partition(":")[0] for part in section.parts]
+    assert leads == ["Map 0, all rows", "Map 1, inside map 0", "Map 2, inside map 0"]
+    assert [len(part.data) for part in section.parts] == [2, 2, 2]
+    drawn = sum(len(trace["x"]) for trace in section.parts[0].data)
+    assert drawn == len(X)
+    names = [trace["name"] for trace in section.parts[2].data]
+    assert names == [str(i) for i in model.nodes_[2].children]

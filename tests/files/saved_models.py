@@ -135,6 +135,10 @@ SEQUENCES = np.array_split(X, 6)
 MANY = np.concatenate([X + 0.01 * rng.normal(size=X.shape) for _ in range(18)])
 LETTERS = ["up", "down", "down ", "up", "down", "down "]
 MODELS |= {
+    "hierarchy": lambda: dp.HierarchicalPPCA([2, 2], 1).fit(X),
+    "hierarchy bic": lambda: dp.HierarchicalPPCA(max_depth=1).fit(X),
+    "hierarchy kernel": lambda: dp.HierarchicalPPCA(2, 1, kernel="rbf", n_directions=5).fit(X),
+    "hierarchy nan": lambda: dp.HierarchicalPPCA([[], []], 1).fit(HOLES),
     "mixture": lambda: MIX(2, 1).fit(X),
     "mixture one": lambda: MIX(1, 6).fit(X),
     "mixture ranks": lambda: MIX(3, [1, 3, 2]).fit(X),

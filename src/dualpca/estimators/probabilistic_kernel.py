@@ -84,9 +84,13 @@ class ProbabilisticKernelPCA(KernelEstimator):
 
     Parameters
     ----------
-    n_components : int, float or None, default=2
+    n_components : int, float, str or None, default=2
         A count, up to n − 2; a share of the variance between 0 and 1; None for the number of
-        variances above `noise_variance`.
+        variances above `noise_variance`; or the name of a rule, 'bic', 'evidence', 'ard',
+        'white-noise' or 'gavish-donoho'. They count the ρ feature dimensions as observations of n
+        variables: ρ is `feature_dim`, or the number of features of a kernel that has finitely many
+        (linear, polynomial), or else n, the dimension of the span of n points. The fit is then the
+        maximum of likelihood with that number, with 'ard' too.
     kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable, default='rbf'
         As in `KernelPCA`; 'precomputed' where X is a kernel matrix.
     gamma : float, 'scale', 'median', 'auto' or None, default=None
@@ -118,7 +122,8 @@ class ProbabilisticKernelPCA(KernelEstimator):
         products with the kernel only: the same model. With diagonal noise, quasi-Newton or EM.
     feature_dim : float, default=None
         ρ, the dimension of feature space, where it is known: adds the constant that makes
-        likelihoods those of the features, and sets the scale of uncertainties.
+        likelihoods those of the features, and sets the scale of uncertainties and what rules for
+        `n_components` count.
     init : {'auto', 'pca', 'random'} or array of shape (n, q), default='auto'
         Start of EM: PCA scores of the inputs, random, or given coordinates; 'auto' is PCA where
         there are inputs with enough columns.
@@ -219,7 +224,7 @@ class ProbabilisticKernelPCA(KernelEstimator):
     heywood_ = attribute("heywood")
     n_components_ = attribute("n_components")
 
-    n_components: int | float | None = 2
+    n_components: int | float | str | None = 2
     _: KW_ONLY
     kernel: KernelLike = "rbf"
     gamma: float | str | None = None

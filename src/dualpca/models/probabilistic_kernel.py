@@ -3,7 +3,7 @@
 Column j of the (n, ρ) matrix of features is one observation of an n-vector, g = Bw + u1 + ε with
 w ~ N(0, n/ρ I) and ε ~ N(0, n/ρ diag ψ) (Zhang et al. 2004; theory 9). Their scatter is the centred
 kernel, so ρ cancels: C = BBᵀ + diag ψ is fitted to Kc/n, and row i of B is the coordinate of
-point i.
+point i. A mixture over feature dimensions is `MixturePPCA` of explicit features (theory 6.2).
 
 Read `Correction` (distances as kernels), `FeatureScatter` (the centred kernel that is fitted),
 `Placement` (where new points go), `ProbabilisticKernelModel` and `fit_probabilistic_kernel`.
@@ -22,20 +22,31 @@ from scipy.spatial.distance import cdist
 
 from dualpca.arrays import EPS, Array, algebra, backend, outer
 from dualpca.data import Host, InMemoryTable
-from dualpca.errors import HeywoodWarning, NonFiniteError, SpectrumWarning, expected, warn
+from dualpca.errors import (
+    DualPCAError,
+    HeywoodWarning,
+    NonFiniteError,
+    SpectrumWarning,
+    expected,
+    warn,
+)
 from dualpca.gaussian import (
     LOG_2PI,
+    VARIANCE_ROUNDING,
     SpikedGaussian,
     angles,
+    at_least_one,
+    fit_relevance,
     free_factors,
     free_parameters,
     is_count,
     is_share,
     leading,
     log_wishart,
+    selection,
     spiked_gaussian,
 )
-from dualpca.kernels import Kernel, Precomputed
+from dualpca.kernels import Kernel, Precomputed, feature_map
 from dualpca.models.driver import History, Record
 from dualpca.models.factor import fit_factors
 from dualpca.models.kernel import KernelChoice, check_variance, em_of_kernel, is_precomputed
@@ -507,7 +518,7 @@ LEAST_POINT_NOISE = 1e-4
 class ProbabilisticKernelRequest:
     """What `fit_probabilistic_kernel` needs to know, checked."""
 
-    n_components: int | float | None
+    n_components: int | float | str | None
     kernel: KernelChoice
     metric: Metric | None = None  # distances in place of a kernel
     correction: str | None = None  # of distances
@@ -580,16 +591,20 @@ def fit_probabilistic_kernel(
     )
 
 
+ARD = "ard"
+"""The rule that leaves the dimension to priors on the columns of B."""
+
+
 def _check_count(request: ProbabilisticKernelRequest, n: int) -> None:
     """Refuse a number of components that n points cannot have."""
     wanted, given = request.n_components, request.noise_variance is not None
-    if wanted is None and given:
+    if (wanted is None and given) or wanted == ARD or wanted in selection.RULES:
         return
     most = n - 1 if given else n - 2  # centring takes one direction, noise needs another
     if is_share(wanted) or (is_count(wanted) and 1 <= wanted <= most):  # type: ignore[operator]
         return
-    what = f"an integer from 1 to {most} for {n} points, a share of the variance, "
-    what += "or None where noise_variance is given"
+    what = f"an integer from 1 to {most} for {n} points, a share of the variance, one of "
+    what += f"{[ARD, *sorted(selection.RULES)]}, or None where noise_variance is given"
     raise ValueError(expected("n_components", what, wanted))
 
 
@@ -598,11 +613,58 @@ def _eigenpairs(
 ) -> tuple[Spectrum, SpikedGaussian]:
     """Return the eigenpairs asked for, and the Gaussian that they give."""
     wanted, most = request.n_components, operator.shape[0] - 1
-    spectrum = leading(wanted, operator, most, solver=request.eigen_solver, seed=request.seed)
+    if isinstance(wanted, str):
+        spectrum = solve(operator, most, request.eigen_solver, 0.0, request.seed)
+        spectrum = spectrum.head(inferred(wanted, spectrum, observations(operator, request)))
+    else:
+        spectrum = leading(wanted, operator, most, solver=request.eigen_solver, seed=request.seed)
     q = None if wanted is None else spectrum.rank
     gaussian = spiked_gaussian(spectrum, operator.n, noise=request.noise_variance, q=q)
     gaussian.require_density()
     return spectrum.head(gaussian.rank), gaussian
+
+
+def observations(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> float:
+    """Return ρ, the number of observations of the model, for rules that ask how many there are.
+
+    As given; or that of a kernel with a finite feature map; or n, the dimension of the space that
+    n points span.
+    """
+    kernel, points = operator.gram.kernel, operator.points
+    if request.feature_dim is not None:
+        return float(request.feature_dim)
+    if operator.pairwise or operator.correction is not None:
+        return float(operator.shape[0])
+    try:
+        return float(feature_map(kernel, points[:1]).shape[1])
+    except DualPCAError:  # it has no finite map
+        return float(operator.shape[0])
+
+
+def inferred(name: str, spectrum: Spectrum, rho: float) -> int:
+    """Return the dimension that a rule finds in the spectrum of a centred kernel; one at least.
+
+    The ρ dimensions of feature space are the observations, of n variables, and Kc is their scatter:
+    eigenvalues λ/ρ are variances. Centring has taken the direction 1, in which there is nothing,
+    so the noise has n − 1 dimensions. 'ard' counts the columns of B that keep a finite precision
+    (theory 5.1 with those roles).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = Spectrum(np.array([9e3, 7e3, 1.1e3, 1e3, 9e2]), np.eye(6)[:, :5], 19e3, 6)
+    >>> [inferred(name, s, 1000) for name in ("ard", "bic", "evidence")]
+    [2, 2, 2]
+    """
+    values = backend.to_numpy(spectrum.values)
+    positive = int(np.sum(values > VARIANCE_ROUNDING * spectrum.trace))
+    spectrum = replace(spectrum, dim=spectrum.dim - 1)
+    most = max(positive - 1, 1)  # the weakest direction of any variance is left for the noise
+    if name == ARD:
+        found = int(fit_relevance(spectrum.head(most), rho).kept.sum())
+    else:
+        found = selection.apply_rule(name, spectrum.values, spectrum.trace, spectrum.dim, rho)
+    return min(at_least_one(name, found), most)
 
 
 def _count(operator: FeatureScatter, request: ProbabilisticKernelRequest) -> int:

@@ -64,6 +64,7 @@ MODELS = {
     "bpca": "BayesianPCA",
     "robust": "RobustPPCA",
     "mixture": "MixturePPCA",
+    "tree": "HierarchicalPPCA",
     "hmm": "HiddenMarkovPCA",
     "kpca": "KernelPCA",
     "dual": "DualPPCA",
@@ -76,7 +77,7 @@ MODELS = {
 CCA and Imputer are not among them: one needs two tables, the other is `dualpca impute`.
 """
 
-IN_MEMORY = ("robust", "dual", "pkpca", "twin", "copula")
+IN_MEMORY = ("robust", "tree", "dual", "pkpca", "twin", "copula")
 """Models that need all rows at once."""
 
 

@@ -326,6 +326,7 @@ def _component(session: Session, k: int) -> ComponentAnswer:
     ratio = getattr(session.lens.model, "explained_variance_ratio_", None)
     return ComponentAnswer(
         name=f"component {k + 1}" if len(sizes) > 1 else "latents",
+        parent=session.lens.parents[k],
         axes=[f"latent {j + 1}" for j in range(sizes[k])],
         low=low,
         high=high,

@@ -73,6 +73,16 @@ class Lens:
         """Numbers of latents of the components of a mixture; one number for other models."""
         return [len(self.model.get_feature_names_out())]
 
+    @property
+    def parents(self) -> list[int | None]:
+        """The component above every component, where they are nodes of a tree; else None."""
+        return [None] * len(self.sizes)
+
+    @property
+    def group_names(self) -> list[str]:
+        """What the numbers that `groups` returns stand for."""
+        return [str(k + 1) for k in range(len(self.sizes))]
+
     def prior(self, component: int = 0) -> Matrix:
         """Return the standard deviations of latents under the model, (q,)."""
         return np.ones(self.sizes[component])
@@ -116,6 +126,10 @@ class Lens:
     def groups(self, X: Matrix) -> Matrix | None:
         """Return the component of every row of a mixture, (n,)."""
         return None
+
+    def members(self, groups: Matrix, component: int) -> Matrix:
+        """Return which rows belong to a component, (n,), by what `groups` returned."""
+        return np.asarray(groups == component)
 
     def sample(self, count: int, seed: int) -> Matrix:
         """Draw rows, (count, d)."""
@@ -292,17 +306,22 @@ class MixtureLens(Lens):
         """Return W_k z + μ_k."""
         if "decode" in self.reasons:
             return super().decode(Z, component)
-        W = np.asarray(self.model.loadings_[component], dtype=float)
-        return np.asarray(Z @ W.T + np.asarray(self.model.means_[component], dtype=float))
+        W, mean, _ = self._parts(component)
+        return np.asarray(Z @ W.T + mean)
+
+    def _parts(self, component: int) -> tuple[Matrix, Matrix, Matrix]:
+        """Return W, μ and σ² of one component."""
+        parts = (self.model.loadings_, self.model.means_, self.model.noise_variance_)
+        loadings, mean, noise = (np.asarray(part[component], dtype=float) for part in parts)
+        return loadings, mean, noise
 
     def spread(self, z: Matrix, component: int = 0, way: str | None = None) -> Matrix:
         """Return the standard deviation of a new measurement of a row of this component."""
         if "spread" in self.reasons:
             return super().spread(z, component)
-        W = np.asarray(self.model.loadings_[component], dtype=float)
-        mean = np.asarray(self.model.means_[component], dtype=float)[None, :]
-        own = np.asarray(self.model.posterior(self._named(mean), component)[1][0], dtype=float)
-        noise = np.asarray(self.model.noise_variance_[component], dtype=float)
+        W, mean, noise = self._parts(component)
+        X = self._named(mean[None, :])
+        own = np.asarray(self.model.posterior(X, component)[1][0], dtype=float)
         scale = getattr(self.model, "scale_", None)  # W is in the units of the rows, noise not
         noise = noise if scale is None else noise * np.asarray(scale, dtype=float) ** 2
         return np.asarray(np.sqrt(np.sum((W @ own) * W, axis=1) + noise))
@@ -314,6 +333,47 @@ class MixtureLens(Lens):
     def groups(self, X: Matrix) -> Matrix:
         """Return the most probable component of every row."""
         return np.asarray(self.model.predict(self._named(X)), dtype=float)
+
+
+class TreeLens(MixtureLens):
+    """Trees of maps: every node has a latent space of its own; rows are sorted into leaves."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self._refuse("error", "does not reconstruct rows; MixturePPCA does")
+
+    @property
+    def parents(self) -> list[int | None]:
+        """The node above every node; None for the root."""
+        return [node.parent for node in self.model.nodes_]
+
+    @property
+    def group_names(self) -> list[str]:
+        """The numbers of the leaves."""
+        return [str(leaf) for leaf in self.model.leaves_]
+
+    def _parts(self, component: int) -> tuple[Matrix, Matrix, Matrix]:
+        """Return W, μ and σ² of one node."""
+        node = self.model.nodes_[component]
+        parts = (node.loadings, node.mean, node.noise_variance)
+        loadings, mean, noise = (np.asarray(part, dtype=float) for part in parts)
+        return loadings, mean, noise
+
+    def groups(self, X: Matrix) -> Matrix:
+        """Return the position of the leaf that every row belongs to most."""
+        found = np.asarray(self.model.predict(self._named(X)))
+        return np.searchsorted(self.model.leaves_, found).astype(float)
+
+    def members(self, groups: Matrix, component: int) -> Matrix:
+        """Return which rows are in a leaf below a node, or in it."""
+        above: list[set[int | None]] = []
+        for parent in self.parents:
+            before = set() if parent is None else above[parent]
+            above.append({*before, len(above)})
+        below = [component in above[leaf] for leaf in self.model.leaves_]
+        return np.asarray(np.asarray(below)[groups.astype(int)])
+
+    reconstruct = Lens.reconstruct
 
 
 class MixedLens(Lens):
@@ -421,7 +481,7 @@ def lens_of(model: Any) -> Lens:
     if not hasattr(model, "transform") or hasattr(model, "add_indicator") or pairwise:
         raise TableError(
             f"{type(model).__name__} cannot be explored: it has no latents for rows of numbers. "
-            "Fit pca, ppca, bpca, fa, kpca, dual or mixture."
+            "Fit pca, ppca, bpca, fa, kpca, dual, mixture or tree."
         )
     if hasattr(model, "column_kinds_"):
         return MixedLens(model)
@@ -429,4 +489,6 @@ def lens_of(model: Any) -> Lens:
         return KernelLens(model)
     if hasattr(model, "inverse_transform"):
         return LinearLens(model)
+    if hasattr(model, "nodes_"):
+        return TreeLens(model)
     return MixtureLens(model) if hasattr(model, "weights_") else Lens(model)

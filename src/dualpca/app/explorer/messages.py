@@ -147,6 +147,7 @@ class ComponentAnswer(Answer):
     low: list[float]
     high: list[float]
     ratio: list[float] | None
+    parent: int | None = None
 
 
 class ModelAnswer(Answer):

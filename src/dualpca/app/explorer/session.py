@@ -335,7 +335,7 @@ class Session:
         groups = None if self.X is None else self.lens.groups(self.X)
         if groups is None:
             return [slice(None) for _ in self.Z]
-        own = [groups == k for k in range(len(self.Z))]
+        own = [self.lens.members(groups, k) for k in range(len(self.Z))]
         return [rows if rows.sum() > 1 else slice(None) for rows in own]
 
     def _furthest(self, component: int) -> Matrix:
@@ -543,8 +543,9 @@ def columns_of(session: Session) -> list[Column]:
     """Return the columns that points can be coloured by: those of the model, then the table."""
     found = []
     if session.n and len(session.lens.sizes) > 1:
-        levels = [str(k + 1) for k in range(len(session.lens.sizes))]
-        found.append(Column("component", "category", levels, "model"))
+        tree = session.lens.parents[1:] != [None] * (len(session.lens.sizes) - 1)
+        name = "leaf" if tree else "component"
+        found.append(Column(name, "category", session.lens.group_names, "model"))
     if session.n and "error" not in session.lens.reasons and session.n <= SLOW:
         found.append(Column("reconstruction error", "number", [], "model"))
     for one in session.distances.values():

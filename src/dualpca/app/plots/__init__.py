@@ -36,6 +36,7 @@ try:
         search_importance,
         selection_curve,
     )
+    from dualpca.app.plots.trees import tree
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "matplotlib":
         raise
@@ -68,4 +69,5 @@ __all__ = [
     "search_history",
     "search_importance",
     "selection_curve",
+    "tree",
 ]

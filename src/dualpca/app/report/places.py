@@ -46,6 +46,8 @@ CORNERS = 33
 
 def places(subject: Subject) -> Section:
     """Show the rows in latent space."""
+    if hasattr(subject.model, "nodes_"):
+        return _of_tree(subject)
     if has_groups(subject):
         return _of_groups(subject)
     need(subject, "transform", "has no latent coordinates")
@@ -271,6 +273,52 @@ def _of_groups(subject: Subject) -> Section:
     )
 
 
+# --- trees of maps -----------------------------------------------------------------------------
+
+MAPS = 12
+"""Maps of a tree that are drawn, the largest first."""
+
+
+def _of_tree(subject: Subject) -> Section:
+    """Show the map of every node that has others inside it, coloured by those."""
+    nodes = subject.model.nodes_
+    inner = [node for node in nodes if node.children] or nodes[:1]
+    inner = sorted(sorted(inner, key=lambda node: -node.n_rows)[:MAPS], key=lambda node: node.index)
+    left = sum(1 for node in nodes if node.children) - len(inner)
+    text = (
+        "The model is a tree of maps. Map 0 has all rows; every cluster in it has a map of its "
+        "own, with the rows that belong to it, and so on. A dot is a row, in the colour of the "
+        "cluster that it belongs to most; the map of that cluster stands below if it has others "
+        "inside."
+    )
+    text += f" The {MAPS} largest of {MAPS + left} maps are drawn." if left > 0 else ""
+    look = "clusters that a map shows apart, and what was one on the map above."
+    return Section("Where the rows lie", text, look, [_map(subject, node) for node in inner])
+
+
+def _map(subject: Subject, node: Any) -> Plot:
+    """Draw the rows that belong to one node, coloured by its children."""
+    R = subject.asked("responsibilities", subject.X)
+    mine = np.flatnonzero(R[:, node.index] > 0.5)
+    at = mine[:: -(-len(mine) // DRAWN) or 1]
+    Z = np.asarray(subject.asked("posterior", subject.X[at], node.index)[0])
+    flat = np.zeros(len(at)) if Z.shape[1] < 2 else Z[:, 1]
+    below = list(node.children) or [node.index]
+    own, traces = np.argmax(R[at][:, below], axis=1), []
+    for k, child in enumerate(below):
+        some = own == k
+        more: dict[str, Any] = {"text": [shown(subject.ids[i], 40) for i in at[some]]}
+        more["hovertemplate"] = "row %{text}<extra>%{fullData.name}</extra>"
+        more["marker"] = {"symbol": SYMBOLS[k % len(SYMBOLS)]}
+        traces.append(points(Z[some, 0], flat[some], colour_at(k), name=f"{child}", **more))
+    where = "all rows" if node.parent is None else f"inside map {node.parent}"
+    finding = f"Map {node.index}, {where}: {counted(len(mine), 'row')}"
+    sizes = [f"{child} with {int(n)}" for child, n in zip(below, np.bincount(own), strict=False)]
+    finding += f"; its clusters are {', '.join(sizes)}." if node.children else "."
+    across, up = axis("latent 1"), axis("latent 2" if Z.shape[1] > 1 else "")
+    return plot(traces, across, up, f"Scatter plot of map {node.index}.", finding)
+
+
 # --- groups and states -------------------------------------------------------------------------
 
 STEPS = 2000
@@ -304,6 +352,8 @@ def groups(subject: Subject) -> Section:
 
 def word_of(subject: Subject) -> str:
     """Return what the parts of the model are called."""
+    if hasattr(subject.model, "leaves_"):
+        return "leaf"
     return "state" if isinstance(subject.model, dualpca.HiddenMarkovPCA) else "group"
 
 
@@ -314,7 +364,8 @@ def _table(subject: Subject, shares: Floats, word: str) -> Table:
         mine = found == k
         sure = percent(float(np.mean(shares[mine, k]))) if mine.any() else "–"
         typical = _typical(subject, mine)
-        rows.append([f"{word} {k + 1}", f"{int(mine.sum()):,}", sure, typical])
+        number = subject.model.leaves_[k] if word == "leaf" else k + 1
+        rows.append([f"{word} {number}", f"{int(mine.sum()):,}", sure, typical])
     header = (word, "rows", "certainty", "what is typical")
     caption = f"Every {word}: its rows, their average probability, and what is typical of them"
     return Table(header, rows, caption, words=True)

@@ -17,6 +17,8 @@ from dualpca.models.mixture.fit import (
     MixtureRequest,
     MixtureSteps,
     fit_mixture,
+    open_space,
+    row_weights,
 )
 from dualpca.models.mixture.model import Mixture, MixtureModel
 from dualpca.models.mixture.stream import MixtureStream, grown, model_of_stream

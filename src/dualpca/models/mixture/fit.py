@@ -544,6 +544,15 @@ def fit_sizes(
     return found_at(*run, request)
 
 
+def fit_clusters(data: Surveyed, request: MixtureRequest, clusters: Labels) -> FittedMixture:
+    """Fit a mixture by EM from given clusters of rows in memory, (n,), and from no other start."""
+    request = replace(request, unit=data.checked().unit)
+    sizes: Sizes = (int(np.max(clusters)) + 1, request.directions)  # type: ignore[assignment]
+    steps = MixtureSteps(data, request, int(np.max(sizes[1])), request.start)
+    run = steps.run(lambda: steps.begin_at(clusters, sizes), request.max_iter)
+    return found_at(*run, request)
+
+
 def found_at(state: EMState, record: driver.Record, request: MixtureRequest) -> FittedMixture:
     """Return the mixture; one under a Dirichlet process without its empty components."""
     weights, emissions = state.shares.weights, state.emissions
@@ -559,11 +568,14 @@ def found_at(state: EMState, record: driver.Record, request: MixtureRequest) -> 
 # --- From a table to a model ---------------------------------------------------------------------
 
 
-def fit_mixture(table: Table, request: MixtureRequest) -> MixtureModel:
+def fit_mixture(
+    table: Table, request: MixtureRequest, clusters: Labels | None = None
+) -> MixtureModel:
     """Fit a mixture of PPCA by EM (Tipping & Bishop 1999b), NaN or not, in a kernel's space or not.
 
     Chunked tables are read once per step. They have no kernels, which need all rows in memory;
-    sizes are chosen on a sample of the rows.
+    sizes are chosen on a sample of the rows. EM starts at `clusters` (n,), numbers on the host of
+    rows in memory, where they are given, and nowhere else.
     """
     like, space, inputs, among = table.like, None, None, "features"
     if not isinstance(table, InMemoryTable):
@@ -575,7 +587,10 @@ def fit_mixture(table: Table, request: MixtureRequest) -> MixtureModel:
     data = Surveyed.of(table)
     require_two(data.columns.used)
     check_sizes(request, data.columns.used, table.d, among)
-    found, selection = best_mixture(data, request)
+    if clusters is None:
+        found, selection = best_mixture(data, request)
+    else:
+        found, selection = fit_clusters(data, request, clusters), None
     features = None
     if inputs is not None:
         rows, w = data.whole.rows, row_weights(data.whole.rows, data.whole.weights)[:, None]

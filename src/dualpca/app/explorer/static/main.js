@@ -9,7 +9,8 @@ import "./search.js";
 import { theme } from "./look.js";
 import { axisLabel, chooseColour, learnGroups, place, restate, scatter } from "./plane.js";
 import { move, showSliders } from "./point.js";
-import { can, latentsOf, size, space, state, why } from "./store.js";
+import { isTree } from "./tree.js";
+import { can, latentsOf, on, size, space, state, why } from "./store.js";
 import { buildPanels } from "./tabs.js";
 import * as timeline from "./timeline.js";
 
@@ -33,7 +34,7 @@ async function start() {
 
 function describe() {
   const { model } = state;
-  const q = model.components.length > 1 ? `${model.components.length} components` : `${size()} latents`;
+  const q = model.components.length > 1 ? `${model.components.length} ${isTree() ? "maps" : "components"}` : `${size()} latents`;
   const rows = model.rows ? `${count(model.rows)} rows of ${model.source}` : "no table";
   $("summary").replaceChildren(el("b", {}, model.model), ` · ${q} · ${count(model.features.length)} features · ${rows}`);
   document.title = `${model.model} – dualpca explorer`;
@@ -58,7 +59,7 @@ function describe() {
 
 function fillControls() {
   const { model } = state;
-  $("component-field").hidden = model.components.length < 2;
+  $("component-field").hidden = model.components.length < 2 || isTree();
   $("component").replaceChildren(...model.components.map((one, k) => el("option", { value: String(k), title: one.name }, String(k + 1))));
   const pick = $("colour");
   pick.replaceChildren(el("option", { value: "" }, "one colour"));
@@ -111,10 +112,12 @@ for (const [id, at] of [["axis-x", 0], ["axis-y", 1]]) {
     showSliders();
   });
 }
-$("component").addEventListener("change", async () => {
-  await openComponent(Number($("component").value));
+async function change(k) {
+  await openComponent(k);
   await timeline.build();
-});
+}
+$("component").addEventListener("change", () => change(Number($("component").value)));
+on("open", change);
 $("colour").addEventListener("change", () => chooseColour($("colour").value));
 $("help").addEventListener("click", () => $("keys").showModal());
 

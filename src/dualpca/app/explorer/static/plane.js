@@ -9,10 +9,11 @@ import { codeOf, legend, paint } from "./palette.js";
 import * as path from "./path.js";
 import * as point from "./point.js";
 import { Scatter } from "./scatter.js";
+import { lookInside, showTree, within } from "./tree.js";
 import { can, nameOf, names, on, select, size, space, state, tell } from "./store.js";
 import { openTab } from "./tabs.js";
 
-export const scatter = new Scatter($("plot"), [$("grid"), $("points"), $("overlay")], { pick, lasso, hover });
+export const scatter = new Scatter($("plot"), [$("grid"), $("points"), $("overlay")], { pick, lasso, hover, open });
 let column = null;
 let codes = null;
 let colours = new Uint8Array(0);
@@ -94,8 +95,8 @@ async function firstTime() {
 /** Learn which component each row belongs to, if there are several. */
 export async function learnGroups() {
   const { components, columns, rows } = state.model;
-  if (components.length < 2 || groups || !rows) return;
-  groups = await getColours(columns.findIndex((one) => one.origin === "model" && one.kind === "category"));
+  if (components.length > 1 && !groups && rows) groups = await getColours(columns.findIndex((one) => one.origin === "model" && one.kind === "category"));
+  showTree(groups);
 }
 
 /** Which points are dim (not of this component, or not selected) and which stand out. */
@@ -103,7 +104,7 @@ export function restate() {
   const n = state.model.rows;
   const bytes = new Uint8Array(n);
   const chosen = state.selection.length > 0;
-  for (let i = 0; i < n; i += 1) bytes[i] = (groups && groups[i] !== state.component) || chosen ? 1 : 0;
+  for (let i = 0; i < n; i += 1) bytes[i] = (groups && !within(groups[i], state.component)) || chosen ? 1 : 0;
   for (const i of state.selection) bytes[i] = 2;
   if (state.hidden.size) for (let i = 0; i < n; i += 1) if (state.hidden.has(codeOf(column, codes[i]))) bytes[i] = 3;
   scatter.setStates(bytes);
@@ -138,6 +139,10 @@ function pick(x, y, row, dragging) {
   if (row >= 0) point.moveToRow(row);
   else point.move(z, -1, false);
   if (state.tab === "path" && !dragging) path.click(state.latent);
+}
+
+function open(row) {
+  if (groups && row >= 0) lookInside(groups[row]);
 }
 
 function lasso(polygon) {

@@ -175,6 +175,7 @@ export class Scatter {
     box.addEventListener("pointerdown", (event) => this.down(event));
     box.addEventListener("pointermove", (event) => this.move(event));
     for (const name of ["pointerup", "pointercancel"]) box.addEventListener(name, (event) => this.up(event));
+    box.addEventListener("dblclick", (event) => this.hooks.open(this.rowAt(...this.at(event))));
     box.addEventListener("pointerleave", () => this.hooks.hover(-1, 0, 0));
     box.addEventListener("wheel", (event) => {
       event.preventDefault();
