@@ -141,7 +141,6 @@ NOTES = {
     "coordinates-60-600-0.3-new-fixed": "a margin for shrinkage",
     "coordinates-60-600-0.3-fit-fixed": "the margin is for points outside the fit",
     "coordinates-latents-all": "takes the coordinates of the points as known",
-    "signal-cca-40": KNOWN,
     "missing-ppca-fixed": f"{KNOWN}; the default does not",
     "missing-draws-bootstrap": "the noise is fitted too small where entries are few",
     "missing-draws-fixed": f"{KNOWN}; the default does not",
@@ -565,7 +564,7 @@ def predicted(n: int, rng: Rng) -> Count:
     return inside(truth, *CCA(2).fit(X, y).predict(new, return_std=True))
 
 
-for n in (40, 300):
+for n in (30, 300):
     add(f"signal-cca-{n}", "`CCA.predict(X, return_std=True)`", f"{n} × (5 + 4), q = 2", 0.9, 300)(
         partial(predicted, n)
     )

@@ -381,3 +381,39 @@ def test_weights_of_both_views_give_the_canonical_variables(standardize):
     for k, rho in enumerate(model.correlations_):
         assert np.corrcoef(u[:, k], v[:, k])[0, 1] == pytest.approx(rho, abs=1e-6)
         assert (np.mean(u[:, k] ** 2), np.mean(v[:, k] ** 2)) == pytest.approx((1, 1), abs=1e-6)
+
+
+# --- The regression is an estimate ---------------------------------------------------------------
+
+
+def test_predictions_of_one_column_from_all_variates_are_those_of_least_squares():
+    """With one column of Y the regression has all of X: the textbook's prediction variance."""
+    rng, n, d = np.random.default_rng(3), 40, 4
+    X = rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + 3
+    y = X @ rng.normal(size=d) + rng.normal(size=n)
+    new = rng.normal(size=(5, d)) + 3
+    model = CCA(1).fit(X, y)
+    fixed = model.predict(new, return_std=True, parameters="fixed")[1]
+    found = model.predict(new, return_std=True)[1]
+    A, B = (np.column_stack([np.ones(len(M)), M]) for M in (X, new))
+    beta = np.linalg.lstsq(A, y, rcond=None)[0]
+    s2 = np.sum((y - A @ beta) ** 2) / n
+    leverage = np.sum(B * np.linalg.solve(A.T @ A, B.T).T, axis=1)
+    nu = n - 1 - d
+    np.testing.assert_allclose(fixed**2, s2, rtol=1e-8)
+    np.testing.assert_allclose(found**2, s2 * n / (nu - 2) * (1 + leverage), rtol=1e-8)
+
+
+def test_variances_of_predictions_are_the_diagonal_of_their_covariances():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(30, 4))
+    Y = X[:, :3] + rng.normal(size=(30, 3))
+    model = CCA(2).fit(X, Y)
+    for given in (X, np.where(rng.random(X.shape) < 0.2, np.nan, X)):
+        std = model.predict(given, return_std=True)[1]
+        covariance = model.predict(given, return_cov=True)[1]
+        np.testing.assert_allclose(std**2, np.diagonal(covariance, axis1=1, axis2=2), rtol=1e-10)
+        fixed = model.predict(given, return_std=True, parameters="fixed")[1]
+        assert np.all(std > fixed)
+    with pytest.raises(ValueError, match="parameters must be one of"):
+        model.predict(X, return_std=True, parameters="known")

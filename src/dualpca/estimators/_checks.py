@@ -37,6 +37,9 @@ FLOATS = [np.float64, np.float32]
 
 SPARSE = ("csr", "csc")
 
+ESTIMATED = ("auto", "estimated", "fixed")
+"""What intervals take the parameters for: `parameters=`."""
+
 
 def check_rows(
     estimator: Estimator,

@@ -24,9 +24,6 @@ from dualpca.models.completing import RefitRequest
 
 STATISTICS = ("t2", "spe")
 
-COUNTED = ("auto", "estimated", "fixed")
-"""What intervals take the parameters for."""
-
 
 class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Base of the linear Gaussian models: densities, samples, T² and SPE with control limits.
@@ -463,7 +460,7 @@ class LatentEstimator(LinearEstimator):
     def _errors(self, parameters: str) -> ParameterErrors | None:
         """Return what the parameters may be off by, where that is asked for; None otherwise."""
         if parameters != "auto":
-            _checks.check_choice("parameters", parameters, COUNTED)
+            _checks.check_choice("parameters", parameters, _checks.ESTIMATED)
         errors: ParameterErrors | None = None
         if parameters != "fixed":
             errors = self._working.errors

@@ -318,13 +318,22 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         mean, covariance = self._answer(X, y, "posterior", latent, cast=True)
         return mean, covariance
 
-    def predict(self, X: Rows, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(
+        self,
+        X: Rows,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        parameters: str = "auto",
+    ) -> Any:
         """Return Y expected given X, a vector if Y was one.
 
         Parameters
         ----------
         X : array of shape (n, d_x)
         return_std, return_cov : bool, default=False
+            As in `predict_view`.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
             As in `predict_view`.
 
         Returns
@@ -340,7 +349,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         >>> model.predict(X).shape, Y.shape
         ((20, 3), (20, 3))
         """
-        result = self._predict(X, None, return_std, return_cov, "predict")
+        result = self._predict(X, None, return_std, return_cov, "predict", parameters)
         if not self._vector:
             return result
         if return_std:
@@ -354,6 +363,7 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         *,
         return_std: bool = False,
         return_cov: bool = False,
+        parameters: str = "auto",
     ) -> Any:
         """Return the view that is not given, expected given the one that is.
 
@@ -366,6 +376,10 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
             Also return the standard deviation of every entry, as of a new measurement.
         return_cov : bool, default=False
             Also return the covariance of every row's entries, (n, d, d), instead.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'estimated': they count that the regression is an estimate (theory 17.4). 'fixed': they
+            take it as known. 'auto': as an estimate, unless there are so many rows that it does not
+            show.
 
         Returns
         -------
@@ -380,10 +394,16 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         >>> model.predict_view(y=Y).shape, X.shape
         ((20, 3), (20, 3))
         """
-        return self._predict(X, y, return_std, return_cov, "predict_view")
+        return self._predict(X, y, return_std, return_cov, "predict_view", parameters)
 
     def _predict(
-        self, X: Rows | None, y: Column | None, return_std: bool, return_cov: bool, method: str
+        self,
+        X: Rows | None,
+        y: Column | None,
+        return_std: bool,
+        return_cov: bool,
+        method: str,
+        parameters: str,
     ) -> Any:
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be True: ask for one of them.")
@@ -393,10 +413,13 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
                 f"CCA.{method} predicts the view that is not given, got both. Give X or y; impute "
                 "fills missing entries of two given views."
             )
+        _checks.check_choice("parameters", parameters, _checks.ESTIMATED)
+        fitted: CanonicalModel = self._fitted
+        n = fitted.worth_counting(parameters == "estimated") if parameters != "fixed" else None
         kind = "variance" if return_std else "covariance" if return_cov else None
 
         def ask(rows: Array | None, other: Array | None) -> tuple[Array, Array | None]:
-            mean, spread = self._working.canonical.predicted(rows, other, kind)
+            mean, spread = self._working.canonical.predicted(rows, other, kind, n)
             return mean, backend.namespace(mean).sqrt(spread) if return_std else spread
 
         found = self._answer(X, y, method, ask, cast=True)

@@ -22,7 +22,7 @@ from dualpca.gaussian.control_limits import (
     judge,
     laws,
 )
-from dualpca.gaussian.estimated import ParameterErrors
+from dualpca.gaussian.estimated import LEAST_FREEDOM, WORTH_COUNTING, ParameterErrors
 from dualpca.gaussian.loadings import SHARES, angles, rotate
 from dualpca.gaussian.observed import (
     NO_DENSITY,

@@ -27,8 +27,10 @@ from dualpca.data import (
 )
 from dualpca.errors import CanonicalWarning, DegenerateError, expected, warn
 from dualpca.gaussian import (
+    LEAST_FREEDOM,
     LOG_2PI,
     NO_DENSITY,
+    WORTH_COUNTING,
     Group,
     condition,
     densities,
@@ -175,7 +177,11 @@ class Canonical:
         return mean, xp.broadcast_to(variance[:, None] * eye, (mean.shape[0], q, q))
 
     def predicted(
-        self, X: Array | None, Y: Array | None, spread: str | None = None
+        self,
+        X: Array | None,
+        Y: Array | None,
+        spread: str | None = None,
+        rows: float | None = None,
     ) -> tuple[Array, Array | None]:
         """Return the view that is not given, (n, d), from the one that is.
 
@@ -188,20 +194,53 @@ class Canonical:
             One of them.
         spread : {None, 'variance', 'covariance'}
             What to return beside it: None, (n, d) or (n, d, d).
+        rows : float, optional
+            Number of rows that were fitted, to count that the regression is an estimate.
         """
         target = self.y if Y is None else self.x
         W = self.loadings(target)
         if _any_missing(X, Y):
-            mu, C, V, rows = self._joint(X, Y)
-            found = condition(mu, C, V @ W.T, target.covariance, rows, spread)
+            mu, C, V, given = self._joint(X, Y)
+            found = condition(mu, C, V @ W.T, target.covariance, given, spread)
             beside = found.variance if found.covariance is None else found.covariance
+            if beside is not None and rows is not None:
+                q = int(self.rho.shape[0])
+                beside = beside * (self._scarce(target, rows) * (1 + (1 + q) / rows))
             return found.mean + target.mu, beside
         mean = self.latent(X, Y)[0] @ W.T + target.mu
         if spread is None:
             return mean, None
         root, xp = target.root_without(self.rho * self.rho), backend.namespace(mean)
         one = xp.sum(root * root, axis=1) if spread == "variance" else root @ root.T
-        return mean, xp.broadcast_to(one, (mean.shape[0], *one.shape))  # all complete rows share it
+        if rows is None:  # all complete rows share it
+            return mean, xp.broadcast_to(one, (mean.shape[0], *one.shape))
+        white, Q = (self.y.whiten(Y), self.y.Q) if X is None else (self.x.whiten(X), self.x.Q)
+        return mean, self._estimated(white, Q, target, rows, one)
+
+    def _scarce(self, target: View, rows: float) -> float:
+        """Return what makes the noise of the target unbiased, and its law Student's t.
+
+        Each entry of the target has k = q(d_x + d_y − q)/d coefficients, on average.
+        """
+        source = self.x if target is self.y else self.y
+        q, d_x, d_y = (int(A.shape[1]) for A in (target.Q, source.F, target.F))
+        dof = max(rows - 1 - q * (d_x + d_y - q) / d_y, LEAST_FREEDOM)
+        return max(rows, dof) / (dof - 2)
+
+    def _estimated(self, white: Array, Q: Array, target: View, rows: float, one: Array) -> Array:
+        """Return variances or covariances, `one` of a known regression, of an estimate (17.4).
+
+        `white` are the whitened coordinates of what is given, and Q its canonical axes.
+        """
+        xp = backend.namespace(one)
+        u = white @ Q
+        along = xp.sum(u * u, axis=1)
+        beyond = xp.sum(white * white, axis=1) - along
+        L = target.F @ (target.Q * xp.sqrt(1 - self.rho * self.rho))
+        axes = xp.sum(L * L, axis=1) if len(one.shape) == 1 else L @ L.T
+        shape = (int(u.shape[0]), *(1,) * len(one.shape))
+        known, turned = (xp.reshape(a, shape) for a in (rows + 1 + along, beyond))
+        return self._scarce(target, rows) / rows * (known * one + turned * axes)
 
     def log_density(self, X: Array | None, Y: Array | None) -> Array:
         """Return ln p of what each row observed of the views that are given, (n,)."""
@@ -330,6 +369,11 @@ class CanonicalModel:
     def n_components(self) -> int:
         """Q."""
         return int(self.canonical.rho.shape[0])
+
+    def worth_counting(self, always: bool = False) -> float | None:
+        """Return the number of rows if a regression fitted to so few of them is no known one."""
+        n = max(float(self.n_rows), 1.0)
+        return n if always or 1 + self.n_components > WORTH_COUNTING * n else None
 
     def covariance(self) -> Array:
         """Return the joint covariance, (d_x + d_y, d_x + d_y)."""
