@@ -340,12 +340,12 @@ def plan_of(children: object) -> Plan:
     """
     if isinstance(children, str) and children == BIC:
         return BIC
+    if isinstance(children, list) and _is_tree(children):
+        return children
     numbers = [children] if is_count(children) else children
-    if isinstance(numbers, Sequence | np.ndarray) and not isinstance(numbers, str):
-        if len(numbers) and all(is_count(c) and c >= 1 for c in numbers):
-            return tuple(int(c) for c in numbers)
-        if isinstance(numbers, list) and _is_tree(numbers):
-            return numbers
+    several = isinstance(numbers, list | tuple | np.ndarray)
+    if several and all(is_count(c) and c >= 1 for c in numbers):  # type: ignore[attr-defined]
+        return tuple(int(c) for c in numbers)  # type: ignore[attr-defined]
     what = "'bic', a number, one for every level as in [2, 3], or a tree of lists, [[], [[], []]]"
     raise ValueError(expected("children", what, children))
 
