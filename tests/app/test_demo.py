@@ -256,12 +256,13 @@ def test_latent_scatter_has_ellipses_of_the_posterior():
     assert ax.get_xlabel().startswith("latent 1") and ax.get_ylabel().startswith("latent 3")
     assert sorted(text.get_text() for text in ax.texts) == ["0", "1", "2"]
     mean, covariance = model.posterior(X)
-    radius = np.sqrt(-2 * np.log(0.1) * np.diag(covariance[0])[[0, 2]])
     assert len(ax.patches) == 6
     for ellipse in ax.patches:
-        assert np.abs(mean[:, [0, 2]] - ellipse.center).sum(axis=1).min() < 1e-12
+        off = np.abs(mean[:, [0, 2]] - ellipse.center).sum(axis=1)
+        assert off.min() < 1e-12
+        radius = np.sqrt(-2 * np.log(0.1) * np.diag(covariance[off.argmin()])[[0, 2]])
         box = ellipse.get_patch_transform().transform(ellipse.get_path().vertices)
-        np.testing.assert_allclose(np.ptp(box, axis=0) / 2, radius, rtol=1e-3)
+        np.testing.assert_allclose(np.ptp(box, axis=0) / 2, radius, rtol=5e-3)
     colours = {to_rgb(ellipse.get_facecolor()) for ellipse in ax.patches}
     assert colours == {to_rgb(colour) for colour in plots.PALETTE[:3]}
 

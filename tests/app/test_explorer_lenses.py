@@ -47,7 +47,7 @@ def test_latents_decode_to_reconstructions(model):
 
 def test_the_spread_is_that_of_a_new_measurement():
     model = fitted(dp.PPCA(2))
-    covariance = model.posterior_predictive(iris().select(NAMES)[:1])[1]
+    covariance = model.posterior_predictive(iris().select(NAMES)[:1], parameters="fixed")[1]
     found = session_of(model).decode([0.3, -2.0], 0, None)["std"]
     np.testing.assert_allclose(found, np.sqrt(np.diag(covariance)), rtol=1e-10)
 
@@ -250,7 +250,8 @@ def test_units_of_the_table_come_from_the_model_file():
     found = session.decode(z.tolist(), 0, None)
     own = model.inverse_transform(z[None, :])[0]
     np.testing.assert_allclose(found["values"], own * scales + means)
-    noise = np.sqrt(np.diag(model.posterior_predictive(frame.select(NAMES)[:1])[1]))
+    covariance = model.posterior_predictive(frame.select(NAMES)[:1], parameters="fixed")[1]
+    noise = np.sqrt(np.diag(covariance))
     np.testing.assert_allclose(found["std"], noise * scales)
     np.testing.assert_allclose(session.impute(11, [1])["truth"], X[11])
     error = np.sqrt(np.mean(((found["values"] - X[11]) / scales) ** 2))

@@ -33,6 +33,7 @@ MODELS = {
     "kernel": (dp.KernelPCA(3, kernel="rbf"), PLANE),
     "dual": (dp.DualPPCA(2, kernel="rbf", preimage="smoother"), PLANE),
     "searched": (dp.KernelSearch(n_components=1, n_trials=9, cv=2), PLANE),
+    "tree": (dp.HierarchicalPPCA([[], []], 2), TABLE),
     "monitor": (dp.Monitor(dp.PPCA(2), statistics=("t2", "spe"), dynamics="none"), TABLE),
 }
 IMAGES = {"images": RNG.normal(size=(3, 4)), "signed": RNG.normal(size=(3, 4))}
@@ -73,6 +74,7 @@ DRAWN = {
     "sampling_overview": (1, lambda m, **k: plots.sampling_overview(m["dual"], 20, **k)),
     "scree": (1, lambda m, **k: plots.scree(m["linear"], TABLE, **k)),
     "search_history": (1, lambda m, **k: plots.search_history(m["searched"], **k)),
+    "tree": (3, lambda m, **k: plots.tree(m["tree"], TABLE, **k)),
     "search_importance": (1, lambda m, **k: plots.search_importance(m["searched"], **k)),
     "selection_curve": (2, lambda m, **k: plots.selection_curve(m["compared"], **k)),
 }

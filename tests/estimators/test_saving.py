@@ -41,6 +41,7 @@ KINDS = (
     *("cca nan", "imputer", "monitor", "monitor learning"),
     *("kernel sparse", "dual auto", "probabilistic kernel", "twin", "mixture stream nan"),
     *("chain kernel nan", "classes", "generator mixture", "pipeline", "copula mixed"),
+    *("cca kernel", "hierarchy"),
 )
 """A file of every class, damaged and forged below."""
 

@@ -383,8 +383,8 @@ def test_as_good_is_within_one_standard_error(folds):
     for share, first in ((1 - 1e-9, 0), (1 + 1e-9, 1)):
         scores = [behind(share * error, 1.0, folds), best, behind(0.0, 2.0, folds)]
         assert selection.simplest(scores) == first
-        # and the copula's choice ends where three gain less than that on those before
-        gained = [behind(-share * error, 1.0, folds)] * 3
+        # and the copula's choice ends where two gain less than that on those before
+        gained = [behind(-share * error, 1.0, folds)] * 2
         assert _is_enough([best, *gained]) is (first == 0)
         assert not _is_enough(gained)
 

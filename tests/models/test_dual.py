@@ -179,7 +179,7 @@ def test_linear_kernel_with_noise_in_the_features_is_ppca(n, d, q):
     assert model.noise_variance_ == pytest.approx(primal.noise_variance_, rel=1e-8)
     assert model.loglikelihood_ == pytest.approx(primal.loglikelihood_, rel=1e-8)
     assert_log_density(model.score_samples(new), primal.score_samples(new), d)
-    mean, cov = primal.posterior(new)
+    mean, cov = primal.posterior(new, parameters="fixed")
     assert_close(aligned(model.transform(new), mean), mean, "vector")
     assert_close(model.posterior(new)[1], cov, "vector")
     assert_close(model.reconstruct(new), primal.reconstruct(new), "vector")
@@ -591,7 +591,9 @@ def test_rows_with_nan_are_taken_by_expectation(name):
     assert np.all(extra > -1e-10) and np.any(extra > 1e-6)
     assert_close(mean, Z, "exact")
     assert np.isnan(holes).any(), "the rows were filled in"
-    gram = expected_gram(model.kernel_, Uncertain(*model.input_model_.conditional(holes)))
+    gram = expected_gram(
+        model.kernel_, Uncertain(*model.input_model_.conditional(holes, parameters="fixed"))
+    )
     given = DualPPCA(2, kernel="precomputed").fit(gram)
     assert model.loglikelihood_ == pytest.approx(given.loglikelihood_, rel=1e-8)
     assert_close(Z[complete], given.transform(gram)[complete], "vector", scale=np.abs(Z).max())
@@ -622,7 +624,7 @@ def test_expected_posterior_covers_the_posterior_of_draws():
     row[0, 1] = np.nan
     mean, cov = model.posterior(row)
     inputs = PPCA("evidence").fit(X)
-    m, S = inputs.conditional(row)
+    m, S = inputs.conditional(row, parameters="fixed")
     rng = np.random.default_rng(0)
     draws = rng.multivariate_normal(m[0], S[0], size=20_000, check_valid="ignore")
     Z = model.transform(draws)
@@ -641,7 +643,7 @@ def test_ppca_to_dual_and_back():
         assert dual.loglikelihood_ == primal.loglikelihood_
         assert_log_density(dual.score_samples(new), primal.score_samples(new), 4)
         assert_close(dual.transform(new), primal.transform(new), "vector")
-        assert_close(dual.posterior(new)[1], primal.posterior(new)[1], "vector")
+        assert_close(dual.posterior(new)[1], primal.posterior(new, parameters="fixed")[1], "vector")
         assert_close(dual.reconstruct(new), primal.reconstruct(new), "vector")
         back = dual.to_primal()
         assert back.n_iter_ == dual.n_iter_ == primal.n_iter_ >= 1

@@ -89,11 +89,11 @@ def test_posterior_is_the_dense_one(name):
     X, _, model = fitted(name)
     W, mu, sigma2 = parameters(model)
     z, C = dense.posterior(X, W, mu, np.full(len(mu), sigma2))
-    mean, cov = model.posterior(X)
+    mean, cov = model.posterior(X, parameters="fixed")
     assert_close(mean, z, "vector")
     assert_close(cov, C, "vector")
     assert_close(model.transform(X), z, "vector")
-    signal, std = model.reconstruct(X, return_std=True)
+    signal, std = model.reconstruct(X, return_std=True, parameters="fixed")
     assert_close(signal, z @ W.T + mu, "vector")
     assert_close(std**2, np.einsum("jk,ikl,jl->ij", W, C, W), "vector")
     assert_close(model.reconstruct(X), signal, "exact")
@@ -106,7 +106,7 @@ def test_fills_are_the_dense_conditional(name):
     filled, std = model.impute(X, return_std=True, parameters="fixed")
     assert_close(filled, mean, "vector")
     assert_close(std**2, np.einsum("ijj->ij", cov), "vector")
-    got = model.conditional(X)
+    got = model.conditional(X, parameters="fixed")
     assert_close(got[0], mean, "vector")
     assert_close(got[1], cov, "vector")
 
@@ -129,12 +129,12 @@ def test_empty_row_has_the_prior():
     X, q, model = fitted("30 %")
     empty = np.full((1, X.shape[1]), np.nan)
     assert model.score_samples(empty) == [0.0]
-    mean, cov = model.posterior(empty)
+    mean, cov = model.posterior(empty, parameters="fixed")
     assert np.all(mean == 0) and np.allclose(cov, np.eye(q), atol=1e-14)
     filled, std = model.impute(empty, return_std=True)
     assert_close(filled[0], model.mean_, "exact")
     assert_close(std[0] ** 2, np.diag(covariance(model)), "vector")
-    assert_close(model.conditional(empty)[1][0], covariance(model), "vector")
+    assert_close(model.conditional(empty, parameters="fixed")[1][0], covariance(model), "vector")
 
 
 def test_complete_rows_are_treated_as_before():

@@ -10,7 +10,6 @@ import numpy as np
 
 from dualpca.arrays import backend
 from dualpca.data import Host
-from dualpca.data.kinds import cells_of, column_of, opened_table, replaced, shifted, table_names
 from dualpca.errors import expected
 from dualpca.estimators import _checks
 from dualpca.estimators._types import Columns, Rows, Seed, Weights
@@ -85,6 +84,8 @@ def with_imputations(
     >>> round(lower.estimate - found.estimate, 2)
     -0.25
     """
+    from dualpca.data.kinds import column_of, replaced, shifted  # not with every model
+
     derived = {} if passive is None else _places(self, passive, X)
     known = [at for at in derived if isinstance(at, int)]
     shifts = _shifts(self, delta)
@@ -109,6 +110,8 @@ def with_imputations(
 
 def _places(estimator: Estimator, passive: object, X: Rows) -> dict[int | str, Compute]:
     """Return the functions of passive columns, by their numbers, or the names of new ones."""
+    from dualpca.data.kinds import table_names
+
     if not isinstance(passive, Mapping) or not all(map(callable, passive.values())):
         what = "a dict from columns to functions of a completed table"
         raise ValueError(expected("passive", what, passive))
@@ -141,6 +144,8 @@ def _shifts(estimator: Estimator, delta: object) -> dict[int, float]:
 
 def _added(X: Rows, j: int, shift: float) -> Host:
     """Return what is added to every entry of a column, (n,)."""
+    from dualpca.data.kinds import cells_of, opened_table
+
     if backend.is_foreign(X):
         missing = np.isnan(backend.to_numpy(X)[:, j])
     else:

@@ -21,6 +21,7 @@ from dualpca.estimators._types import Columns, Rows, Seed, Weights
 from dualpca.gaussian import Factors, Judge, Outliers, ParameterErrors, Reference, Statistics
 from dualpca.models import completing
 from dualpca.models.completing import RefitRequest
+from dualpca.models.spiked import SpikedModel
 
 STATISTICS = ("t2", "spe")
 
@@ -457,17 +458,18 @@ class LatentEstimator(LinearEstimator):
         """The number of free parameters; a noise that was given is none."""
         return int(self._fitted.n_parameters(fixed_noise=self.noise_variance is not None))
 
-    def _errors(self, parameters: str) -> ParameterErrors | None:
+    def _errors(self, parameters: str, fitted: SpikedModel | None = None) -> ParameterErrors | None:
         """Return what the parameters may be off by, where that is asked for; None otherwise."""
+        model = self._working if fitted is None else fitted
         if parameters != "auto":
             _checks.check_choice("parameters", parameters, _checks.ESTIMATED)
         errors: ParameterErrors | None = None
         if parameters != "fixed":
-            errors = self._working.errors
+            errors = model.errors
         if errors is None or not (errors.matter or parameters == "estimated"):
             return None
         if getattr(self, "noise_variance", None) is not None:
-            return errors.at_noise(self._working.factors.psi)
+            return errors.at_noise(model.factors.psi)
         return errors
 
     # --- missing values ----------------------------------------------------------------------
@@ -781,7 +783,7 @@ class LatentEstimator(LinearEstimator):
         """
         refuse_nonfinite(self._asked(X, "posterior_predictive"))
         mean, model = self.reconstruct(X), self._fitted
-        covariance = model.predictive_covariance(self._errors(parameters))
+        covariance = model.predictive_covariance(self._errors(parameters, model))
         return mean, self._home(self._outward(Units.covariance, covariance), X)
 
 

@@ -54,8 +54,8 @@ class KernelCanonicalModel:
     """Two views as coordinates in feature space, and their canonical model."""
 
     x: Annotated[KernelSpace, "m d"]
-    y: Annotated[KernelSpace, "p e"]
-    canonical: Annotated[Canonical, "q m p"]
+    y: Annotated[KernelSpace, "p=m e=d"]
+    canonical: Annotated[Canonical, "q m=d p=e"]
     ridge: Annotated[float, ">= 0"]
     held_out: Annotated[Array, "q"] | None  # correlations of rows that were left out
     n_rows: Annotated[int, ">= 0"]

@@ -179,7 +179,7 @@ class LinearLens(Lens):
         noise = noise if scale is None else noise * np.asarray(scale, dtype=float) ** 2
         signal = np.zeros(origin.shape[1])
         if hasattr(model, "posterior"):
-            own = np.asarray(model.posterior(self._named(start))[1][0])
+            own = np.asarray(model.posterior(self._named(start), parameters="fixed")[1][0])
             signal = np.sum((own @ W) * W, axis=0)
         # of a row measured at z: the noise, and the uncertainty of z given the row
         self._std: Matrix = np.sqrt(signal + noise)
