@@ -63,7 +63,7 @@ def test_two_tables():  # theory 17.1 to 17.3
     mean, covariance = model.posterior(A, B)
     np.testing.assert_allclose(mean, np.sqrt(kappa) * (a + b) / (1 + kappa))
     np.testing.assert_allclose(np.diag(covariance[0]), (1 - kappa) / (1 + kappa))
-    y, C = model.predict(A, return_cov=True)
+    y, C = model.predict(A, return_cov=True, parameters="fixed")
     np.testing.assert_allclose(y, B.mean(axis=0) + (np.sqrt(kappa) * a) @ model.y_loadings_.T)
     expected = Syy - (model.y_loadings_ * kappa) @ model.y_loadings_.T
     np.testing.assert_allclose(C[0] if C.ndim == 3 else C, expected)
