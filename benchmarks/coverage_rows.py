@@ -136,13 +136,13 @@ KNOWN = "takes the fitted parameters as known"
 FEATURES = "its noise is that of features, not of columns; take `latent_covariance`"
 TOWARDS_ZERO = "slopes among few columns are pulled towards zero; isotropic noise holds"
 NOTES = {
+    "scores-factor-300": "axes of nearly equal signals turn further than to first order",
     "scores-factor-30": "with so few rows the noise of some column is often fitted as none",
     **{f"coordinates-posterior-{name}": FEATURES for name in ("circle", "s-curve", "five")},
     "coordinates-60-600-0.3-new-fixed": "a margin for shrinkage",
     "coordinates-60-600-0.3-fit-fixed": "the margin is for points outside the fit",
     "coordinates-latents-all": "takes the coordinates of the points as known",
     "missing-ppca-fixed": f"{KNOWN}; the default does not",
-    "missing-draws-bootstrap": "the noise is fitted too small where entries are few",
     "missing-draws-fixed": f"{KNOWN}; the default does not",
     "missing-draws-matching": "values of few rows are copied",
     "missing-copula-grades": "grades are whole, so intervals hold at least 90 %",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -859,4 +860,7 @@ def drawn_parameters(
     if not refits_parameters(estimator, rows, parameters) or not has_missing(rows):
         return None
     w, request = estimator._bootstrap_weights(rows, w), estimator._refit_request()
-    return completing.refits(estimator._working.factors, rows, w, n_draws, rng, request)
+    factors = estimator._working.factors
+    excess = completing.unabsorbed(factors, rows, w, request)
+    found = completing.refits(factors, rows, w, n_draws, rng, request)
+    return (replace(one, psi=one.psi * excess) for one in found)

@@ -100,6 +100,21 @@ LARGEST_SHARE = 0.5
 """Most that the parameters are taken to have absorbed of the noise."""
 
 
+def unabsorbed(
+    factors: Factors, rows: Array, weights: Array | None, request: RefitRequest
+) -> float:
+    """Return N/(N − p), for N observed entries and p parameters; 1 for noise that was given.
+
+    Noise at its maximum likelihood is too small by that much.
+    """
+    if request.fixed_noise:
+        return 1.0
+    xp = backend.namespace(rows)
+    counts = xp.sum(xp.astype(~xp.isnan(rows), xp.float64), axis=1)
+    N = float(xp.sum(counts if weights is None else counts * weights))
+    return 1 / (1 - min(free_numbers(factors, request.diagonal) / N, LARGEST_SHARE))
+
+
 def imputed_unsurely(
     factors: Factors,
     rows: Array,
@@ -110,8 +125,7 @@ def imputed_unsurely(
     """Return expectations at `factors` and deviations that count the parameters as estimated.
 
     The variance is that of the expectation over refits, plus the conditional variance times
-    N/(N − p), for N observed entries and p parameters: noise at its maximum likelihood is too small
-    by that much.
+    N/(N − p) (`unabsorbed`).
     """
     xp, (filled, spread) = backend.namespace(rows), imputed(factors, rows, True)
     assert spread is not None
@@ -121,10 +135,7 @@ def imputed_unsurely(
         mean = mean + off / k
         square = square + (1 - 1 / k) * off * off
     between = square / (STD_REFITS - 1)
-    counts = xp.sum(xp.astype(~xp.isnan(rows), xp.float64), axis=1)
-    N = float(xp.sum(counts if weights is None else counts * weights))
-    share = min(free_numbers(factors, request.diagonal) / N, LARGEST_SHARE)
-    variance = spread * spread / (1 - share) + between
+    variance = spread * spread * unabsorbed(factors, rows, weights, request) + between
     return filled, xp.where(xp.isnan(rows), xp.sqrt(variance), xp.zeros_like(variance))
 
 
