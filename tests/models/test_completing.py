@@ -1,9 +1,13 @@
 """Completed tables: parameters of the bootstrap, donors, bounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dualpca import PPCA
+from dualpca.estimators._linear import drawn_parameters
+from dualpca.models import completing
 from dualpca.models.completing import Donors, bounds_of
 from tests.estimators.imputer_cases import table
 
@@ -66,3 +70,25 @@ def test_bounds_by_name():
     ends = bounds_of({"b": (0, None)}, 2, ["a", "b"])
     np.testing.assert_array_equal(ends, [[-np.inf, 0], [np.inf, np.inf]])
     np.testing.assert_array_equal(bounds_of({1: (0, None)}, 2), ends)
+
+
+def test_draws_have_noise_that_estimation_did_not_absorb():
+    """Of a table of independent columns the noise is all there is: n/(n − 1) … by p parameters."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(40, 4))
+    X[rng.random(X.shape) < 0.3] = np.nan
+    model = PPCA(1).fit(X)
+    factors, N = model._model.factors, np.sum(~np.isnan(X))
+    request = completing.RefitRequest()
+    excess = completing.unabsorbed(factors, X, None, request)
+    p = 4 + 4 + 1  # mean, loadings, noise
+    assert excess == pytest.approx(N / (N - p))
+    assert completing.unabsorbed(factors, X, 2 * np.ones(40), request) == pytest.approx(
+        2 * N / (2 * N - p)
+    )
+    assert completing.unabsorbed(factors, X, None, replace(request, fixed_noise=True)) == 1.0
+    drawn = drawn_parameters(model, X, 3, np.random.default_rng(0), "bootstrap", None)
+    plain = completing.refits(factors, X, None, 3, np.random.default_rng(0), request)
+    for one, other in zip(drawn, plain, strict=True):
+        np.testing.assert_allclose(one.psi, excess * other.psi)
+        np.testing.assert_array_equal(one.W, other.W)
