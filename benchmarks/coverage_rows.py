@@ -136,6 +136,7 @@ KNOWN = "takes the fitted parameters as known"
 FEATURES = "its noise is that of features, not of columns; take `latent_covariance`"
 TOWARDS_ZERO = "slopes among few columns are pulled towards zero; isotropic noise holds"
 NOTES = {
+    "signal-factor-30-0.2": "with so few rows the noise of some column is often fitted as none",
     "scores-factor-300": "axes of nearly equal signals turn further than to first order",
     "scores-factor-30": "with so few rows the noise of some column is often fitted as none",
     **{f"coordinates-posterior-{name}": FEATURES for name in ("circle", "s-curve", "five")},
