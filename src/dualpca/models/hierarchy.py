@@ -414,7 +414,9 @@ def clusters_of(
         simplefilter("ignore", CollapseWarning)
         one = fit_mixture(rows, replace(request, n_mixtures=1, n_components=BIC))
         axes = one.components[0] @ one.mixture.emissions.loadings[0]  # z along principal axes
-        Y = (one.posterior(rows.rows, 0).mean @ axes.T)[:, :VIEW]
+        Z = backend.working(one.posterior(rows.rows, 0).mean)
+        Y = Z @ backend.working(axes).T
+        Y = Y[:, : min(VIEW, int(Y.shape[1]))]
         view = InMemoryTable(Y, rows.weights)
         found = fit_mixture(view, replace(request, n_mixtures=BIC, n_components=BIC))
     mixture, selection = found.mixture, found.selection

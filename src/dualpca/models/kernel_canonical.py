@@ -203,7 +203,7 @@ def _held_out(
     views: list[Array], weights: Array | None, q: int, ridge: float, request: KernelCanonicalRequest
 ) -> Host:
     """Return correlations of the variates of rows that a fit to the others has not seen, (q,)."""
-    few = [view[:, :LEADING] for view in views]
+    few = [view[:, : min(LEADING, int(view.shape[1]))] for view in views]
     n, dx = int(few[0].shape[0]), int(few[0].shape[1])
     rows, how = backend.namespace(few[0]).concat(few, axis=1), CanonicalRequest(q, ridge, True)
     folds = np.random.default_rng(request.seed).permutation(n) % FOLDS
