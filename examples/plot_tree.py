@@ -17,7 +17,7 @@ flows = datasets.oil_flow()
 model = HierarchicalPPCA(max_depth=2).fit(flows.X)  # depth and numbers of children by BIC
 names = np.array(flows.classes)[flows.y]
 
-plots.tree(model, flows.X, names)
+plots.tree(model, flows.X, names, max_depth=1)
 
 # The large cluster and what is in it.
 largest = max(model.nodes_[1:], key=lambda node: node.n_rows)

@@ -103,7 +103,10 @@ def tree(
     inks = np.array([to_rgba(colours[code]) for code in codes])
     for i, panel in zip(shown, sheet.axes, strict=True):
         _map(panel, sheet.ink, Z[:, edges[i] : edges[i + 1]], R[:, i], inks)
-        panel.set_title(f"{i}: {nodes[i].n_rows:.0f} rows", fontsize=SMALL, color=sheet.ink.text)
+        told = f"{i}: {nodes[i].n_rows:.0f} rows"
+        title = panel.set_title(told, fontsize=SMALL, color=sheet.ink.text)
+        behind = {"facecolor": sheet.figure.get_facecolor(), "edgecolor": "none", "pad": 1.0}
+        title.set_bbox(behind)  # the branches of others pass behind it
         if any(j in shown for j in nodes[i].children):
             panel.set_xlabel(" ", fontsize=SMALL)  # room for the branches
     _branches(sheet, nodes, shown)
@@ -157,5 +160,6 @@ def _branches(sheet: Sheet, nodes: Any, shown: list[int]) -> None:
         style: dict[str, Any] = {"coordsA": "axes fraction", "coordsB": "axes fraction"}
         style |= {"axesA": above, "axesB": below, "color": sheet.ink.muted, "lw": 0.8}
         line = ConnectionPatch((0.5, 0.0), (0.5, 1.14), **style)
+        line.set_zorder(-1)
         line.set_in_layout(False)
         sheet.figure.add_artist(line)
