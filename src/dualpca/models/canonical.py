@@ -410,6 +410,7 @@ MOST_BY_DEFAULT = 2
 class CanonicalRequest:
     """What `fit_canonical` needs to know, checked but for the number of features."""
 
+    dimensions = "features"  # what a view has, in messages
     n_components: int | None = None  # None: at most `MOST_BY_DEFAULT`
     ridge: float = 0.0  # share of its own variance that is added to every feature's variance
     common: bool = False  # or the same number in each view: a share of that view's whole variance
@@ -420,8 +421,8 @@ class CanonicalRequest:
         """Refuse a number of components that views of so many features cannot have."""
         q = self.n_components
         if q is not None and not (is_count(q) and 1 <= q <= most):
-            what = f"an integer from 1 to {most}, the number of features of the smaller view, "
-            raise ValueError(expected("n_components", what + "or None", q))
+            what = f"an integer from 1 to {most}, the number of {self.dimensions} of the smaller "
+            raise ValueError(expected("n_components", what + "view, or None", q))
 
     def added(self, unit: Array, dx: int) -> Array:
         """Return what is added to the variance of every feature, in its own unit, (d_x + d_y,)."""
