@@ -195,7 +195,7 @@ class Canonical:
         spread : {None, 'variance', 'covariance'}
             What to return beside it: None, (n, d) or (n, d, d).
         rows : float, optional
-            Number of rows that were fitted, to count that the regression is an estimate.
+            Number of pairs that were fitted, to count that the regression is an estimate.
         """
         target = self.y if Y is None else self.x
         W = self.loadings(target)
