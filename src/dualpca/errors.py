@@ -188,7 +188,10 @@ class MonitorWarning(UserWarning):
 
 
 class CollapseWarning(UserWarning):
-    """A component of a mixture shrank on too few rows: it was held, reseeded or dropped."""
+    """A component of a mixture shrank on too few rows: it was held, reseeded or dropped.
+
+    Or a node of a tree had too few for its children.
+    """
 
 
 class StateWarning(UserWarning):

@@ -417,3 +417,44 @@ def test_variances_of_predictions_are_the_diagonal_of_their_covariances():
         assert np.all(std > fixed)
     with pytest.raises(ValueError, match="parameters must be one of"):
         model.predict(X, return_std=True, parameters="known")
+
+
+def pairs_and_single_views():
+    """Return 15 rows with both views, and 200 with one of them."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(215, 3))
+    Y = X[:, :2] + rng.normal(size=(215, 2))
+    X[15:115], Y[115:] = np.nan, np.nan
+    return X, Y, rng.normal(size=(9, 3))
+
+
+def test_rows_with_one_view_do_not_count_as_pairs():
+    X, Y, new = pairs_and_single_views()
+    model, few = CCA(1).fit(X, Y), CCA(1).fit(X[:15], Y[:15])
+
+    def ratios(model):
+        found, fixed = (
+            model.predict(new, return_std=True, parameters=how)[1] for how in ("auto", "fixed")
+        )
+        return found / fixed
+
+    assert model.n_samples_ == 215
+    assert ratios(model).min() > 1.05
+    np.testing.assert_allclose(ratios(model).min(), ratios(few).min(), rtol=0.05)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_weights_count_in_predictions(complete):
+    X, Y, new = pairs_and_single_views()
+    X, Y = (A[:15] if complete else A for A in (X, Y))
+
+    def std(X, Y, w=None):
+        fit = CCA(1, tol=1e-10).fit(X, Y, sample_weight=w)
+        return fit.predict(new, return_std=True, parameters="estimated")[1]
+
+    whole = np.arange(len(X)) % 3 + 1
+    repeated = (np.repeat(A, whole, axis=0) for A in (X, Y))
+    np.testing.assert_allclose(std(X, Y, whole), std(*repeated), rtol=1e-6)
+    faint = np.where(np.arange(len(X)) % 15 < 12, 1.0, 0.0)
+    wanted = std(X, Y, faint)
+    np.testing.assert_allclose(std(X, Y, np.maximum(faint, 1e-6)), wanted, rtol=1e-4)

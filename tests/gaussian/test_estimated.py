@@ -138,17 +138,26 @@ def test_complete_rows_and_rows_with_a_gap_are_judged_alike(kind, n, d, q):
     )
 
 
-def test_a_typical_row_is_that_of_many_rows():
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+@pytest.mark.parametrize("kind", [PPCA, BayesianPCA])
+def test_a_typical_row_is_that_of_many_rows(kind, missing):
     """E of the variances over rows drawn from the model, beside `predictive`."""
-    W = np.linalg.qr(RNG.normal(size=(6, 2)))[0] * [3.0, 1.5]
-    X = RNG.normal(size=(80, 2)) @ W.T + RNG.normal(size=(80, 6))
-    model = PPCA(2).fit(X)
-    rows = model.sample(100_000, random_state=0)
+    rng = np.random.default_rng(5)
+    W = np.linalg.qr(rng.normal(size=(6, 2)))[0] * [3.0, 1.5]
+    X = rng.normal(size=(50, 2)) @ W.T + rng.normal(size=(50, 6))
+    X[:, 2:5] = np.where(rng.random((50, 3)) < missing, np.nan, X[:, 2:5])  # P is not diagonal
+    model = kind(2).fit(X)
+    rows = model.sample(50_000, random_state=0)
     std = model.reconstruct(rows, return_std=True, parameters="estimated")[1]
     errors = model._model.errors
+    assert (errors.scarce is None) == (missing == 0)
     noise = errors.factors.psi[0] * errors.inflation
-    covariance = model.posterior_predictive(rows[:1], parameters="estimated")[1]
-    np.testing.assert_allclose(np.diag(covariance), np.mean(std**2, axis=0) + noise, rtol=0.01)
+    covariance, fixed = (
+        model.posterior_predictive(rows[:1], parameters=how)[1] for how in ("estimated", "fixed")
+    )
+    wanted = np.mean(std**2, axis=0) + noise
+    np.testing.assert_allclose(np.diag(covariance), wanted, rtol=0.01)
+    assert np.all(wanted > 1.02 * np.diag(fixed))
 
 
 # --- Limits --------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Trees of maps, judged by a dense EM with weights, by PPCA and by trees that were planted."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -7,6 +9,7 @@ from sklearn.datasets import load_iris
 
 import dualpca
 from dualpca import PPCA, HierarchicalPPCA, KernelPCA, MixturePPCA
+from dualpca.errors import CollapseWarning
 from dualpca.models.hierarchy import plan_of, standing_apart
 from tests.tolerances import assert_close
 
@@ -271,3 +274,48 @@ def test_groups_stand_apart_or_not():
     # the coarsest groups come first, those inside them below
     four = np.concatenate([line[:3], line[:3] + 30, line[:3] + 1000, line[:3] + 1030])
     assert len(set(standing_apart(four, 2.0).tolist())) == 2
+
+
+# --- Trees that were asked for, and rows that are too few for them -------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:components collapsed")
+@pytest.mark.parametrize(("children", "n"), [([5, 5], 20), ([20, 20], 30), ([2, 15, 2], 24)])
+def test_nodes_of_too_few_rows_stay_leaves(children, n):
+    X = np.random.default_rng(0).normal(size=(30, 4))[:n]
+    with pytest.warns(CollapseWarning, match="the tree is smaller than asked for") as found:
+        model = HierarchicalPPCA(children).fit(X)
+    assert len(model.children_) == children[0]
+    short = [i for i in model.leaves_ if model.nodes_[i].depth < len(children)]
+    (said,) = (str(one.message) for one in found if "smaller" in str(one.message))
+    assert f"node{'s' * (len(short) > 1)} {', '.join(map(str, short[:10]))}" in said
+    assert np.isfinite(model.score(X))
+
+
+def test_more_children_of_the_root_than_rows_are_refused():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    X[3] = np.nan  # nothing was observed
+    for children in (25, [20, 2], [[]] * 21):
+        with pytest.raises(ValueError, match="children must be at most 19 below the root, the"):
+            HierarchicalPPCA(children).fit(X)
+
+
+def test_rows_that_are_all_alike_end_a_tree_that_was_asked_for():
+    X = np.repeat([[0.0, 0.0], [5.0, 5.0]], 20, axis=0)
+    with pytest.warns(CollapseWarning) as found:
+        model = HierarchicalPPCA([2, 2]).fit(X)
+    assert model.children_ == [[], []]
+    assert "nodes 1, 2 got no children" in str(found[-1].message)
+
+
+def test_coordinates_of_many_rows_need_no_covariances():
+    rng, n, d = np.random.default_rng(0), 8000, 20
+    X = rng.normal(size=(n, d))
+    model = HierarchicalPPCA([2], d - 1, max_iter=2, tol=1.0, n_init=1).fit(X[:300])
+    wanted = np.concatenate([model.posterior(X[:50], i)[0] for i in range(3)], axis=1)
+    tracemalloc.start()
+    found = model.transform(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert_close(found[:50], wanted, "vector")
+    assert peak < 8 * n * (d - 1) ** 2

@@ -1,14 +1,18 @@
 """Kernel CCA: CCA with linear kernels, the regularised eigenproblem with others, missing views."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import linalg
 from sklearn.datasets import load_linnerud
 from sklearn.metrics.pairwise import rbf_kernel
 
-from dualpca import CCA, KernelCCA
+from dualpca import CCA, KernelCCA, load
+from dualpca.data import InMemoryTable
 from dualpca.errors import CanonicalWarning, DegenerateError
 from dualpca.kernels import RBF, Linear
+from dualpca.models.kernel_canonical import fit_kernel_canonical
 from tests import oracles
 from tests.oracles.canonical import two_views
 from tests.tolerances import assert_close
@@ -216,3 +220,60 @@ def test_what_is_refused():
         model.transform(X, np.ones((30, 3)))
     with pytest.raises(ValueError, match=r"infinite|infinity"):
         model.transform(np.full((2, 2), np.inf))
+
+
+# --- correlations of rows left out, and messages --------------------------------------------------
+
+
+def test_components_that_folds_do_not_have_are_nan():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25, 3))
+    with pytest.warns(CanonicalWarning):
+        model = KernelCCA(20, regularization=0).fit(X, X + rng.normal(size=(25, 3)))
+    # 20 rows vary in 19 directions
+    np.testing.assert_array_equal(np.isnan(model.held_out_correlations_), np.arange(20) == 19)
+
+
+def test_only_leading_directions_are_left_out(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    Y = X + 0.1 * rng.normal(size=(300, 3))
+    model = KernelCCA(120, gamma=3.0, regularization=0.1).fit(X, Y)
+    found = model.held_out_correlations_
+    np.testing.assert_array_equal(np.isnan(found), np.arange(120) >= 100)
+    assert found[0] > 0.3
+    model.save(tmp_path / "model.dpca")
+    again = load(tmp_path / "model.dpca").held_out_correlations_
+    np.testing.assert_array_equal(again, found)
+
+
+@pytest.mark.parametrize("ridge", [0, 0.1, None])
+def test_a_view_that_is_constant_but_for_one_fold(ridge):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), np.zeros(40)
+    y[7] = 1.0
+    kernels = {"kernel": "linear", "y_kernel": "linear"}
+    model = KernelCCA(1, **kernels, regularization=ridge).fit(X, y)
+    assert 0 < model.correlations_[0] < 1
+    assert not np.any(np.abs(model.held_out_correlations_) > 1)
+
+
+def test_every_regularization_is_judged_on_the_same_folds():
+    rng = np.random.default_rng(1)
+    X, Y = curved(80, rng)
+    for seed in range(3):
+        model = KernelCCA(1, random_state=np.random.default_rng(seed)).fit(X, Y)
+        drawn = int(np.random.default_rng(seed).integers(2**63 - 1))
+        request = replace(KernelCCA(1)._request(), seed=drawn)
+        same = fit_kernel_canonical(InMemoryTable(X), InMemoryTable(Y), request)
+        assert model.regularization_ == same.ridge
+        np.testing.assert_array_equal(model.held_out_correlations_, same.held_out)
+
+
+def test_messages_speak_of_this_model():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(ValueError, match="KernelCCA requires y to be passed"):
+        KernelCCA(1).fit(X)
+    match = "from 1 to 2, the number of directions of the feature space of the smaller view"
+    with pytest.raises(ValueError, match=match):
+        KernelCCA(3, kernel="linear").fit(X, X)

@@ -582,14 +582,16 @@ def asked_second(
     return Y
 
 
-def check_second(Y: Any, X: Array | None, device: Any = None) -> tuple[Array, bool]:
+def check_second(
+    Y: Any, X: Array | None, device: Any = None, name: str = "CCA"
+) -> tuple[Array, bool]:
     """Return the second view as a matrix beside the first, and whether it came as a vector.
 
-    `device` is torch's, if the first view was moved there.
+    `device` is torch's, if the first view was moved there; `name` is the estimator's.
     """
     if Y is None:
         raise ValueError(
-            "CCA requires y to be passed, but the target y is None: give the second view as y."
+            f"{name} requires y to be passed, but the target y is None: give the second view as y."
         )
     data.require_in_memory(Y, "y")
     if not backend.is_foreign(Y):

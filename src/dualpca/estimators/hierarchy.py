@@ -52,7 +52,8 @@ class HierarchicalPPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, Transforme
     children : 'bic', int, sequence of int or nested list, default='bic'
         How many children nodes have. 'bic' chooses them, and with them the depth. A number is that
         of the root; [2, 3] are the numbers in each level, of every node in it; a nested list has a
-        list for every child, so [[], [[], []]] are two children, of which the second has two.
+        list for every child, so [[], [[], []]] are two children, of which the second has two. A
+        node of fewer rows than it is to have children stays a leaf, with a warning.
     n_components : int, 'bic' or None, default=None
         Directions of every map. None is 2, or 1 for a single column; with 'bic' families differ.
     max_depth : int or None, default=None

@@ -75,9 +75,10 @@ class KernelCCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
     correlations_ : array of shape (q,)
         ρ of the regularised model, largest first; below the correlations of its variates.
     held_out_correlations_ : array of shape (q,) or None
-        Correlations of the variates of rows that a fit to four fifths of the others has not seen,
-        with the same regularization. Near 0 where the tables have nothing in common. Of the
-        100 leading directions. None where fewer than 20 rows have both views.
+        Correlations of the variates of each fifth of the rows under a fit to the other four fifths,
+        given directions, widths and regularization, which all rows chose. Near 0 where the tables
+        have nothing in common. Of the 100 leading directions. NaN for components that fits to four
+        fifths do not have; None where fewer than 20 rows have both views.
     regularization_ : float
     kernel_, y_kernel_ : Kernel
         With numbers for parameters.
@@ -193,7 +194,7 @@ class KernelCCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
         with self._training(X, sample_weight) as table:
             assert isinstance(table, InMemoryTable)
             data.refuse_infinite(table.rows, "X")
-            Y, _ = check_second(y, table.rows, self._where)
+            Y, _ = check_second(y, table.rows, self._where, "KernelCCA")
             data.refuse_infinite(Y, "y")
             model = fit_kernel_canonical(table, InMemoryTable(Y), request)
         return self._keep(model)

@@ -172,6 +172,24 @@ class ParameterErrors:
         variance = spread + quadratic(C @ scored.Q @ C, W) + level * (c * psi) + seen
         return xp.maximum(variance, spread)
 
+    def predictive(self) -> Array:
+        """Return the covariance of a new measurement of a typical complete row, (d, d).
+
+        With C of the latents, E zzᵀ = I − C and E ezᵀ = WC over the rows of the model.
+        """
+        (W, psi), q = (self.factors.W, self.factors.psi), int(self.factors.W.shape[1])
+        xp, eye = backend.namespace(W), backend.identity(q, W)
+        c = xp.ones_like(psi) if self.scarce is None else self.scarce
+        C, P = xp.linalg.inv(eye + W.T @ (W / psi[:, None])), self.P[:q, :q]
+        B = W.T @ (W * (c / psi)[:, None])
+        level = self.P[q, q] + xp.sum(P * (eye - C))
+        size = xp.sum(c) - xp.sum(B * C)
+        mixed = B @ C @ P
+        Q = level * B + size * P - mixed - mixed.T
+        seen = W @ (C @ P @ C - level * C) @ (W * c[:, None]).T
+        own = backend.identity(int(W.shape[0]), W) * (psi * (1 + level * c))
+        return (W @ (C + C @ Q @ C) @ W.T + seen + seen.T + own) * self.inflation
+
     def of_unseen(self, X: Array, features: Any) -> Array:
         """Return the covariance of k features given observed entries, noise included, (n, k, k).
 
@@ -284,18 +302,6 @@ class CompleteErrors:
             (W * ((1 + C) * ratio)).T,
             factor * spread,
         )
-
-    def predictive(self) -> tuple[Array, float]:
-        """Return the variances of a new measurement of a typical row: along the axes, and off."""
-        g, C, P, _, noise = self._parts
-        xp, factor = backend.namespace(g), self.errors.inflation
-        d, q = self.errors.factors.W.shape
-        squares = g * C  # E z²
-        level = self.errors.P[int(q), int(q)] + xp.sum(P * squares)
-        size = d - q + xp.sum(C)
-        along = g * C + level * C * C + size * g * C * C * P + 2 * squares * C * C * P
-        off = float(noise * (1 + level)) * factor
-        return factor * noise * (1 + along), off
 
     def signal_variance(self, z: Array, R: Array) -> Array:
         """Return the variance of the signal of rows R around μ with posterior means z, (b, d)."""

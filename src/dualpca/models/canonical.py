@@ -195,7 +195,7 @@ class Canonical:
         spread : {None, 'variance', 'covariance'}
             What to return beside it: None, (n, d) or (n, d, d).
         rows : float, optional
-            Number of rows that were fitted, to count that the regression is an estimate.
+            Number of pairs that were fitted, to count that the regression is an estimate.
         """
         target = self.y if Y is None else self.x
         W = self.loadings(target)
@@ -338,6 +338,7 @@ class CanonicalModel:
     # units of the weights, if not those of the rows
     x_scale: Annotated[Array, "d", "> 0"] | None = None
     y_scale: Annotated[Array, "e", "> 0"] | None = None
+    pairs: Annotated[float, ">= 0"] = 0.0  # weights of rows with both views; 0: not known
 
     def n_parameters(self) -> int:
         """Return the number of free parameters: two means, two covariances, and Σ_xy of rank q."""
@@ -371,8 +372,8 @@ class CanonicalModel:
         return int(self.canonical.rho.shape[0])
 
     def worth_counting(self, always: bool = False) -> float | None:
-        """Return the number of rows if a regression fitted to so few of them is no known one."""
-        n = max(float(self.n_rows), 1.0)
+        """Return the number of pairs if a regression fitted to so few of them is no known one."""
+        n = max(self.pairs or float(self.n_rows), 1.0)
         return n if always or 1 + self.n_components > WORTH_COUNTING * n else None
 
     def covariance(self) -> Array:
@@ -409,6 +410,7 @@ MOST_BY_DEFAULT = 2
 class CanonicalRequest:
     """What `fit_canonical` needs to know, checked but for the number of features."""
 
+    dimensions = "features"  # what a view has, in messages
     n_components: int | None = None  # None: at most `MOST_BY_DEFAULT`
     ridge: float = 0.0  # share of its own variance that is added to every feature's variance
     common: bool = False  # or the same number in each view: a share of that view's whole variance
@@ -419,8 +421,8 @@ class CanonicalRequest:
         """Refuse a number of components that views of so many features cannot have."""
         q = self.n_components
         if q is not None and not (is_count(q) and 1 <= q <= most):
-            what = f"an integer from 1 to {most}, the number of features of the smaller view, "
-            raise ValueError(expected("n_components", what + "or None", q))
+            what = f"an integer from 1 to {most}, the number of {self.dimensions} of the smaller "
+            raise ValueError(expected("n_components", what + "view, or None", q))
 
     def added(self, unit: Array, dx: int) -> Array:
         """Return what is added to the variance of every feature, in its own unit, (d_x + d_y,)."""
@@ -464,7 +466,8 @@ def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalMod
     # names such as 'float32', of dtypes of any array library
     dtypes = str(x.dtype).rpartition(".")[2], str(y.dtype).rpartition(".")[2]
     fit = by_em if has_missing(rows) else in_closed_form
-    model = replace(fit(rows, weights, dtypes, x.d, request), n_rows=n_rows)
+    pairs = _pairs(rows, weights, x.d)
+    model = replace(fit(rows, weights, dtypes, x.d, request), n_rows=n_rows, pairs=pairs)
     history = model.history
     if history is None and request.ridge == 0:
         _warn_of_few_rows(model)
@@ -476,6 +479,14 @@ def fit_canonical(x: Table, y: Table, request: CanonicalRequest) -> CanonicalMod
     for name in ("mean", "weights", "loadings", "noise_covariance"):
         getattr(model, f"x_{name}"), getattr(model, f"y_{name}")  # raise what float32 cannot hold
     return model
+
+
+def _pairs(rows: Array, weights: Array | None, dx: int) -> float:
+    """Return the weights of rows that observe something of both views, added up."""
+    xp, known = backend.namespace(rows), ~backend.namespace(rows).isnan(rows)
+    paired = xp.any(known[:, :dx], axis=1) & xp.any(known[:, dx:], axis=1)
+    paired = backend.working(xp.astype(paired, rows.dtype))
+    return float(xp.sum(paired if weights is None else paired * backend.working(weights)))
 
 
 def _loglikelihood(model: Canonical, rows: Array, weights: Array | None) -> float:
@@ -639,9 +650,7 @@ class CanonicalFit:
         self.groups = groups((backend.working(X) - self.origin) / self.unit, weights)
         self.n = sum(float(xp.sum(g.w)) for g in self.groups)
         self.offset = float(seen @ xp.log(self.unit))
-        known = ~xp.isnan(X)
-        paired = xp.any(known[:, :dx], axis=1) & xp.any(known[:, dx:], axis=1)
-        if not bool(xp.any(paired if weights is None else paired & (weights > 0))):
+        if not _pairs(X, weights, dx) > 0:
             raise DegenerateError(
                 "no row observes something of both views: their correlation cannot be known. "
                 "Give rows in which X and y were observed together."

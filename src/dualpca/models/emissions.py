@@ -6,7 +6,7 @@ of the rows (`EmissionSums`, `WeightedRows`) and knows of them before it starts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
@@ -406,15 +406,21 @@ class Emissions:
             return X
         return Incomplete(X.rows if isinstance(X, Expanded) else X, None, max(self.ranks))
 
-    def _latents(self, X: Incomplete, k: int) -> list[Latents]:
+    def _latents(self, X: Incomplete, k: int) -> Iterator[Latents]:
         factors = self.factors(k)
         with if_singular(SINGULAR):
-            return [latents(factors, block) for block in X.blocks(factors.mu)]
+            for block in X.blocks(factors.mu):
+                yield latents(factors, block)
 
     def posterior(self, X: Observations, k: int) -> Latents:
         """Return the posterior of z under component k: means, covariances and log-densities."""
         xp, found = backend.namespace(self.means), self._latents(self.table(X), k)
         return Latents(*(xp.concat(list(part), axis=0) for part in zip(*found, strict=True)))
+
+    def posterior_means(self, X: Observations, k: int) -> Array:
+        """Return the means of `posterior`; covariances are those of one block at a time."""
+        means = [one.mean for one in self._latents(self.table(X), k)]
+        return backend.namespace(self.means).concat(means, axis=0)
 
     def update(self, X: Observations, resp: Array) -> Emissions:
         """Return the components that maximise Σ ρ_nk ln p(x_n | k) (theory 2 with weights).

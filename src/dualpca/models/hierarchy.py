@@ -24,7 +24,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from dualpca.arrays import Array, backend, cached_property
 from dualpca.data import Host, InMemoryTable, Table, in_memory
-from dualpca.errors import CollapseWarning, DegenerateError, expected
+from dualpca.errors import CollapseWarning, DegenerateError, expected, warn
 from dualpca.gaussian import Latents, is_count
 from dualpca.models.clusters import Labels
 from dualpca.models.driver import History
@@ -279,7 +279,7 @@ class HierarchyModel:
         for family in self.families:
             e = family.working.emissions
             table = e.table(points)
-            found += [e.posterior(table, k).mean for k in range(e.K)]
+            found += [e.posterior_means(table, k) for k in range(e.K)]
         return backend.namespace(rows).concat(found, axis=1)
 
 
@@ -440,6 +440,28 @@ def gained(selection: Selected) -> float:
     return max(selection.scores) - max(score for (K, _), score in scores if K == 1)
 
 
+def _require_rows(rows: int, count: int, node: int) -> None:
+    """Refuse more children than rows."""
+    if count <= rows and rows > 1:
+        return
+    if node > 0:  # the tree ends here
+        raise DegenerateError(f"node {node} has {rows} rows for {count} children")
+    what = f"at most {rows} below the root, the number of rows"
+    raise ValueError(expected("children", what, count, "Ask for fewer children, or use more rows."))
+
+
+def _warn_of_leaves(nodes: Sequence[int]) -> None:
+    """Warn where nodes that were to have children have none."""
+    if nodes:
+        shown = ", ".join(map(str, nodes[:10])) + (", …" if len(nodes) > 10 else "")
+        warn(
+            f"the tree is smaller than asked for: node{'s' * (len(nodes) > 1)} {shown} got no "
+            "children, with fewer rows than children, or rows all alike. Ask for fewer children or "
+            "levels, or use more rows.",
+            CollapseWarning,
+        )
+
+
 def fit_hierarchy(table: Table, request: HierarchyRequest) -> HierarchyModel:
     """Fit a tree of maps from the root on: children are a mixture over rows that weigh R_ni.
 
@@ -464,8 +486,11 @@ def fit_hierarchy(table: Table, request: HierarchyRequest) -> HierarchyModel:
         index = np.flatnonzero(shares[node] * (w > 0) > NEGLIGIBLE)
         weights = backend.asarray((shares[node] * w)[index], X)
         rows = InMemoryTable(backend.take(X, index), weights)
-        if count != BIC:
-            return (fit_mixture(rows, seeded(n_mixtures=count)) if count else None), None
+        if not count:
+            return None, None
+        if not isinstance(count, str):
+            _require_rows(len(index), count, node)
+            return fit_mixture(rows, seeded(n_mixtures=count)), None
         clusters, selection = clusters_of(rows, seeded(), least)
         if clusters is None:
             return None, selection
@@ -473,13 +498,15 @@ def fit_hierarchy(table: Table, request: HierarchyRequest) -> HierarchyModel:
 
     families, parents = [fit_mixture(whole, seeded(n_mixtures=1))], [ROOT]
     shares, plans, depths, places = [np.ones(whole.n)], [plan_of(request.children)], [0], [(0, 0)]
-    selections = list[Selected]()
+    selections, refused = list[Selected](), list[int]()
     while len(selections) < len(shares):
         node = len(selections)
+        count = request.below(plans[node], depths[node])
         try:
-            family, selection = siblings(node, request.below(plans[node], depths[node]))
-        except DegenerateError:  # rows that are all alike have no parts
+            family, selection = siblings(node, count)
+        except DegenerateError:  # rows that are too few, or all alike, have no parts
             family, selection = None, None
+            refused += [node] if count != BIC else []
         selections.append(selection)
         if family is None:
             continue
@@ -492,6 +519,7 @@ def fit_hierarchy(table: Table, request: HierarchyRequest) -> HierarchyModel:
         parents.append(node)
         if family.history.interrupted:
             selections += [None] * (len(shares) - len(selections))
+    _warn_of_leaves(refused)
     masses = np.array([float(w @ own) for own in shares])
     model = HierarchyModel(
         tuple(families), np.array(parents), masses, 0.0, tuple(selections), space

@@ -7,7 +7,7 @@ of `canonical`, with a ridge of one size for all directions of a view (theory 17
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -41,12 +41,22 @@ LEADING = 100
 class KernelCanonicalRequest(CanonicalRequest):
     """What `fit_kernel_canonical` needs to know, checked."""
 
+    dimensions = "directions of the feature space"
     common: bool = True
     ridge: float | None = None  # type: ignore[assignment]  # None: by cross-validation
     kernel: KernelChoice
     y_kernel: KernelChoice
     n_directions: int = 200
     seed: int | np.random.Generator = 0
+
+
+@dataclass(frozen=True)
+class AtMost(CanonicalRequest):
+    """The same, with fewer components where views have no more directions in common."""
+
+    def among(self, most: int) -> int:
+        """Return q, for views of so many common directions."""
+        return min(super().among(most), most)
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,8 @@ class KernelCanonicalModel:
     y: Annotated[KernelSpace, "p=m e=d"]
     canonical: Annotated[Canonical, "q m=d p=e"]
     ridge: Annotated[float, ">= 0"]
-    held_out: Annotated[Array, "q"] | None  # correlations of rows that were left out
+    # correlations of rows that were left out
+    held_out: Annotated[Array, "q", "or nan"] | None
     n_rows: Annotated[int, ">= 0"]
     loglikelihood: Annotated[float, "or nan, or inf"]
     history: History
@@ -123,6 +134,8 @@ def fit_kernel_canonical(
     array([1.])
     """
     weights = x.weights
+    if isinstance(request.seed, np.random.Generator):  # folds are the same for every ridge
+        request = replace(request, seed=int(request.seed.integers(2**63 - 1)))
     choices = {"X": (x.rows, request.kernel), "y": (y.rows, request.y_kernel)}
     spaces, views = [], []
     for name, (rows, choice) in choices.items():
@@ -190,8 +203,9 @@ def _cross_validated(
     That is within 1/√n, the standard error of a correlation of 0, of the best sum over components;
     the largest of all where that best is within two standard errors of 0.
     """
-    sums = [float(np.sum(_held_out(views, weights, q, ridge, request))) for ridge in RIDGES]
-    n = int(views[0].shape[0])
+    found = [_held_out(views, weights, q, ridge, request) for ridge in RIDGES]
+    sums = [float(np.nansum(one)) for one in found]
+    n, q = int(views[0].shape[0]), max(int(np.sum(~np.isnan(one))) for one in found)
     within = max(sums) - 1 / np.sqrt(n) if max(sums) > 2 * np.sqrt(q / n) else -np.inf
     ridge = next(r for r, value in zip(RIDGES, sums, strict=True) if value >= within)
     said = ", ".join(f"{r:g}: {value:.2f}" for r, value in zip(RIDGES, sums, strict=True))
@@ -202,18 +216,25 @@ def _cross_validated(
 def _held_out(
     views: list[Array], weights: Array | None, q: int, ridge: float, request: KernelCanonicalRequest
 ) -> Host:
-    """Return correlations of the variates of rows that a fit to the others has not seen, (q,)."""
+    """Return correlations of the variates of rows that a fit to the others has not seen, (q,).
+
+    NaN for those that no fit to the others has: such a fit has fewer rows and directions.
+    """
     few = [view[:, : min(LEADING, int(view.shape[1]))] for view in views]
     n, dx = int(few[0].shape[0]), int(few[0].shape[1])
-    rows, how = backend.namespace(few[0]).concat(few, axis=1), CanonicalRequest(q, ridge, True)
+    rows, how = backend.namespace(few[0]).concat(few, axis=1), AtMost(q, ridge, True)
     folds = np.random.default_rng(request.seed).permutation(n) % FOLDS
     every, products = np.ones(n) if weights is None else _host(weights), np.zeros((3, q))
     for k in range(FOLDS):
         used, left = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
         w = None if weights is None else backend.take(weights, used)
         dtypes = "float64", "float64"
-        model = in_closed_form(backend.take(rows, used), w, dtypes, dx, how).canonical
-        test = backend.take(rows, left)
+        try:
+            model = in_closed_form(backend.take(rows, used), w, dtypes, dx, how).canonical
+        except DegenerateError:  # a view is constant but for the rows left out
+            continue
+        test, own = backend.take(rows, left), slice(int(model.rho.shape[0]))
         u, v = _host(model.x.variates(test[:, :dx])), _host(model.y.variates(test[:, dx:]))
-        products += [every[left] @ (a * b) for a, b in ((u, v), (u, u), (v, v))]
-    return np.asarray(products[0] / np.sqrt(products[1] * products[2]))
+        products[:, own] += [every[left] @ (a * b) for a, b in ((u, v), (u, u), (v, v))]
+    size = np.sqrt(products[1] * products[2])
+    return np.asarray(products[0] / np.where(size > 0, size, np.nan))

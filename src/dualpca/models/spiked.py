@@ -284,10 +284,9 @@ class SpikedModel:
 
     def predictive_covariance(self, errors: ParameterErrors | None = None) -> Array:
         """Return the covariance of a new measurement of a complete row, (d, d)."""
-        if errors is None or errors.complete is None:
+        if errors is None:
             return self.dense(self.gaussian.signal_variance, self.noise, power=1)
-        along, off = errors.complete.predictive()
-        return self.dense(along - off, off, power=1)
+        return self._in_units(errors.predictive(), power=1)
 
     def log_density(self, rows: Array, *, missing: bool) -> Array:
         """Return ln p of what every row observed; O(dq) per row."""
@@ -339,10 +338,12 @@ class SpikedModel:
 
     def dense(self, spikes: Array, floor: float, power: int) -> Array:
         """Return Σ spike·v vᵀ + floor·I, (d, d), with the features' units to the given power."""
-        V, scale = self.axes, self.frame.scale
-        A = (V * spikes) @ V.T + floor * backend.identity(V.shape[0], V)
-        if scale is not None:
-            unit = scale**power
+        V = self.axes
+        return self._in_units((V * spikes) @ V.T + floor * backend.identity(V.shape[0], V), power)
+
+    def _in_units(self, A: Array, power: int) -> Array:
+        if self.frame.scale is not None:
+            unit = self.frame.scale**power
             A = A * unit[:, None] * unit[None, :]
         return backend.cast_like(A, self.components)
 
