@@ -232,7 +232,9 @@ class PooledModel:
         method : {'D1', 'D3'}, default='D1'
             'D1': the Wald test of the pooled coefficients (Li et al. 1991), with
             Reiter's degrees of freedom (2007). 'D3': the likelihood ratio (Meng & Rubin 1992), for
-            models of statsmodels and scikit-learn; fitters of lifelines offer no log-likelihood.
+            models of scikit-learn, and of statsmodels where the log-likelihood is one of the
+            coefficients alone: OLS, Logit, Cox models, GLMs without a scale. Not for fitters of
+            lifelines, robust regressions, and GLMs with a scale: fit a Gaussian one by OLS.
 
         Returns
         -------
@@ -259,7 +261,10 @@ class PooledModel:
         if method == "D1":
             return _wald(self.fits, asked, self.complete_dof)
         if any(fit.loglikelihood is None for fit in self.fits):
-            what = "'D1' for these fits, which offer no log-likelihood at other coefficients"
+            what = (
+                "'D1' for these fits, which offer no log-likelihood of the coefficients alone (a "
+                "Gaussian GLM has a scale beside them: fit it by OLS)"
+            )
             raise ValueError(expected("method", what, method))
         return _likelihood_ratio(self.fits, asked)
 
