@@ -117,7 +117,7 @@ class JointTest(NamedTuple):
     >>> fits = [LinearRegression().fit(table[:, :2], y) for table in tables]
     >>> found = pool(fits, X=tables[:, :, :2], y=y).test(["x0", "x1"])
     >>> round(found.statistic), found.df, round(found.dof), found.p_value < 0.001
-    (67, 2, 54, True)
+    (66, 2, 54, True)
     """
 
     statistic: float
@@ -163,9 +163,9 @@ class PooledModel:
     >>> fits = [LinearRegression().fit(table[:, :2], y) for table in tables]
     >>> pool(fits, X=tables[:, :, :2], y=y)
                estimate  std. error   2.5 %  97.5 %   dof       p  missing
-    intercept     0.204       0.132  -0.061   0.469  49.7   0.129     12 %
-    x0            0.178       0.200  -0.224   0.580  49.8   0.379     12 %
-    x1            0.952       0.155   0.641   1.263  51.5  <0.001      9 %
+    intercept     0.206       0.132  -0.060   0.472  49.6   0.127     12 %
+    x0            0.187       0.201  -0.216   0.590  49.4   0.356     12 %
+    x1            0.945       0.155   0.633   1.256  51.2  <0.001     10 %
     20 tables, 57 degrees of freedom on complete rows
     """
 

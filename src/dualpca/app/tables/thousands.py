@@ -172,6 +172,6 @@ def _is_sure(cells: Sequence[str], decimal: str, separator: str) -> bool:
             return True  # 1,234 and 56: whole numbers, where fields are not separated by ;
         short = sum(map(bool, map(SHORT.fullmatch, cells)))
         if sign == "." and separator == ";" and min(len(odd), short) > 1:
-            if len(odd) + short == len(cells):  # 1.234 and 56, where fields are
+            if len(odd) + short == len(cells):  # 1.234 and 56, between ;
                 return True
     return False
