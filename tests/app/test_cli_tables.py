@@ -266,6 +266,20 @@ def test_compare_judges_every_model(place, inside):
     assert models["kpca"]["log_likelihood"] is None and models["pca"]["imputation_error"] is None
 
 
+def test_tables_of_categories_alone_are_compared(inside, tmp_path):
+    rng = np.random.default_rng(0)
+    levels, flips = rng.integers(0, 2, 40), rng.random((40, 3)) < 0.15
+    rows = np.array(["low", "high"])[levels[:, None] ^ flips]
+    rows[::9, 2] = ""
+    lines = ["a,b,c", *(",".join(row) for row in rows)]
+    (tmp_path / "c.csv").write_text("\n".join(lines) + "\n")
+    found, said = done(inside, "compare", "c.csv", "-m", "ppca", cwd=tmp_path)
+    one = found["models"][1]
+    assert one["model"] == "ppca" and one["number_error"] is None
+    assert 0 <= one["category_error"] <= 1
+    assert "1 component, by parallel analysis" in said
+
+
 def test_units_do_not_change_the_likelihood_compared():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 1)) + rng.normal(size=(300, 6)) * 0.5

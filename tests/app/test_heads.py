@@ -264,6 +264,18 @@ FOUND = {
     "categories": ("Survey 2024\n\nsex,smoker\nm,yes\nf,no\n", Head(2, None, 3)),
     "formats of dates": ("date,temp\nyyyy-mm-dd,°C\n2024-01-01,3\n2024-01-02,4\n", Head(0, 1, 2)),
     "codes among numbers": ("a,b\n[mg/L],[-]\nNA,3\nn.d.,4\n2,5\n3,6\n", Head(0, 1, 2)),
+    "pieces among units": (
+        "no;price;temp;lead;count\n;€;°C;mg/l;Stück\n1;2,5;20,5;1,5;7\n2;3,5;21;<0,3;8\n",
+        Head(0, 1, 2),
+    ),
+    "one unknown unit": (
+        "price,temp,lead,count\n€,°C,mg/l,Krt\n2.5,20,1.5,7\n3.5,21,1,8\n",
+        Head(0, 1, 2),
+    ),
+    "units above, one unknown": (
+        ",mg/L,°C,Krt\nid,conc,temp,n\n1,2.5,20,7\n2,3.5,21,8\n",
+        Head(1, 0, 2),
+    ),
     "an empty line below": ("Report\na,b\nbar,%\n\n1,2\n3,4\n", Head(1, 2, 4)),
 }
 ORDINARY = {
@@ -277,6 +289,11 @@ ORDINARY = {
     "two tables of one width": "a,b\nx,y\n\nc,d\n1,2\n3,4\n5,6\n",
     "a comma in every text": "name\nAnna\nBerlin, Germany\nParis, France\n",
     "one more field from some line on": "name,value\nx,1\ny,2\nz,u,3\nw,v,4\n",
+    "two unknown units": "a,b,c,d\n€,°C,Krt,foo\n1,2,3,4\n2,3,4,5\n",
+    "an unknown word and one unit": "a,b\n°C,low\n1,2\n2,3\n",
+    "an unknown word above words": "a,b,c\n€,°C,low\n1,2,high\n2,3,low\n",
+    "pieces are a word too": "a,b\npcs,Stück\n1,2\n2,3\n",
+    "a nameless last column, and words": "id,x,y,\nfoo,low,high,bad\n0,1,2,3\n1,2,3,4\n",
     "rows of words only": "a,b\nx,y\nmg/L,z\nu,v\n",
 }
 
@@ -352,6 +369,12 @@ def test_files_of_almost_nothing_are_read_or_refused(text, how):
 def test_errors_of_headers_name_the_option():
     with pytest.raises(TableError, match="--header 3"):
         opened("My plot,,\nA,1,2\nB,3,4\n")
+
+
+def test_a_nameless_last_column_is_refused_also_above_words():
+    for words in ("", "foo,low,high,bad\n"):
+        with pytest.raises(TableError, match="empty name after 'y'"):
+            opened(f"id,x,y,\n{words}0,1,2,3\n1,2,3,4\n")
 
 
 def test_other_tables_have_no_lines(tmp_path):

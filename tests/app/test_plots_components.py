@@ -99,6 +99,12 @@ COS2_ROWS = [
 ]
 
 
+def test_bars_of_rows_may_have_no_names():
+    X = load_iris().data
+    ax = plots.quality_bars(PCA(2).fit(X), X, of="rows", labels=False).axes[0]
+    assert {label.get_text() for label in ax.get_yticklabels()} == {""}
+
+
 def test_bars_of_unknown_things_are_refused():
     model = PCA(2).fit(EVENTS)
     with pytest.raises(ValueError, match="show must be one of"):

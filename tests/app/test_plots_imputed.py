@@ -26,6 +26,29 @@ MIXED = FRAME.assign(kind=pd.Categorical(KIND))
 # --- where entries are missing ------------------------------------------------------------------
 
 
+def test_frames_may_have_the_dtypes_of_pandas():
+    X = FRAME.convert_dtypes().assign(k=pd.array([1, None, 2] * 50, dtype="Int64"))
+    words = plots.missing_map(X).axes[0].get_xticklabels()
+    assert [word.get_text().split()[0] for word in words] == list("kadcb")
+    model, plain = PPCA(2).fit(X), X.astype(float)
+    for plot in (plots.imputed_values, plots.overimpute, plots.correlation_circle):
+        drawn = [plot(model, table).axes[0] for table in (X, plain)]
+        assert drawn[0].get_title(loc="left") == drawn[1].get_title(loc="left")
+        (ours, same) = ([text.get_position() for text in ax.texts] for ax in drawn)
+        np.testing.assert_allclose(ours, same)
+    assert plots.scree(model, X, parallel=True) and plots.scree(model, X)
+    mixed = MIXED.assign(kind=KIND.astype("string"), k=X.k)
+    model = CopulaPPCA(1).fit(mixed)
+    assert len(plots.imputed_values(model, mixed).axes) == 5
+    assert len(plots.overimpute(model, mixed, refit=False).axes) == 3  # k is ordinal
+
+
+@pytest.mark.parametrize("kind", ["density", "strip"])
+def test_a_column_without_gaps_has_no_filled_values(kind):
+    with pytest.raises(ValueError, match=r"columns with missing entries, got \['b'\]"):
+        plots.imputed_values(PPCA(2).fit(FRAME), FRAME, kind=kind, columns=["a", "b"])
+
+
 @pytest.mark.parametrize("kind", [lambda X: X, pl.from_pandas, lambda X: X.to_numpy(object)])
 def test_patterns_are_counted(kind):
     X = pd.DataFrame(

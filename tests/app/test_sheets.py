@@ -67,12 +67,37 @@ def test_tables_side_by_side_are_told_apart(tmp_path):
     rows = [["a", "b", None, "mean"], [1, 2, None, 3.5]] + [[k, k / 2] for k in range(9)]
     table = sheet(tmp_path, rows)
     assert table.columns == ["a", "b"] and "D1:D2" in "".join(table.notes)
+    sites = [["site", "pH"], *[[f"s{k}", k / 2] for k in range(9)]]
+    labs = [["lab", "p"], *[[f"l{k}", k / 3] for k in range(7)], [None, None], [None, None]]
+    table = sheet(tmp_path, [[*one, None, *two] for one, two in zip(sites, labs, strict=True)])
+    assert table.columns == ["site", "pH"] and table.height == 9
+    assert "D1:E8" in "".join(table.notes)
 
 
 def test_an_empty_column_or_row_within_a_table_is_nothing(tmp_path):
     rows = [["a", "b", None, "c"], *[[k, k / 2, None, k] for k in range(4)], [], [5, 6, None, 7]]
     table = sheet(tmp_path, rows)
-    assert table.columns == ["a", "b", "c"] and table.height == 6 and not table.notes
+    assert table.columns == ["a", "b", "c"] and table.height == 6
+    across, down = table.notes
+    assert "A1:B7, D1:D7 are read as one table" in across and "--range A1:B7" in across
+    assert "A7:D7, after an empty row" in down and "--range A1:D5 leaves it out" in down
+    rows[4][3] = rows[6][3] = None
+    assert sheet(tmp_path, rows).columns == ["a", "b", "c"]
+
+
+def test_means_below_a_table_are_said(tmp_path):
+    rows = [["site", "pH", "t"], *[[f"s{k}", k, k / 2] for k in range(4)], [], ["mean", 1.5, 0.75]]
+    (note,) = sheet(tmp_path, rows).notes
+    assert "A7:C7, after an empty row" in note
+    table = sheet(tmp_path, rows, cells="A1:C5")
+    assert table.height == 4 and not table.notes
+
+
+def test_comments_below_a_table_with_an_empty_column(tmp_path):
+    rows = [["n", "a", "b", None, "c", "d"], *[[f"n{k}", k, k, None, k, k] for k in range(5)]]
+    table = sheet(tmp_path, [*rows, [], *[[f"comment {k}"] for k in range(4)]])
+    assert table.columns == ["n", "a", "b", "c", "d"] and table.height == 5
+    assert "without the notes in A8:A11" in table.notes[0]
 
 
 def test_a_sheet_without_names(tmp_path):
@@ -119,7 +144,8 @@ def test_ordinary_sheets_are_read_as_they_were(tmp_path_factory, width, height, 
         rows.insert(rng.randrange(len(rows) + 1), [None] * width)
     rows.append([1 if kind != "word" else "end" for kind in kinds])
     table = sheet(tmp_path_factory.mktemp("sheet"), [names, *rows])
-    assert table.columns == names and not table.notes
+    assert table.columns == names
+    assert all("after an empty row" in note for note in table.notes)
     found = [tuple(None if c is None else str(c) for c in row) for row in table.frame().rows()]
     wanted = [tuple(None if c is None else str(c) for c in row) for row in rows]
     assert [[_plain(c) for c in row] for row in found] == [[_plain(c) for c in r] for r in wanted]

@@ -94,6 +94,10 @@ READ = {
         "a\tb\n1,234\tx\n5,678\ty\n12\tz\n7\tz\n",
         [1234, 5678, 12, 7],
     ),
+    "whole numbers beside, with semicolons": (
+        "a;b\n1.234;x\n5.678;y\n12;z\n7;z\n",
+        [1234, 5678, 12, 7],
+    ),
     "spaces": ("a,b\n1 234,x\n12,y\n", [1234, 12]),
     "apostrophes": ("a,b\n1'234.5,x\n12,y\n", [1234.5, 12]),
 }
@@ -145,6 +149,14 @@ def test_a_comma_that_may_be_either_is_said():
     table, _, _ = opened("a;b\n1,234;x\n5,678;y\n")
     assert "1.234" in table.notes[-1] and "--decimal ." in table.notes[-1]
     assert not opened("a;b\n1,2;x\n5,678;y\n")[0].notes
+    for separator in ";\t":
+        table, frame, _ = opened("a;b\n1.234;x\n901;y\n12.100;z\n".replace(";", separator))
+        assert frame["a"].to_list() == [1.234, 901, 12.1]
+        assert "1.234, with a decimal point (with --decimal , it is 1234)" in table.notes[-1]
+        assert not opened("a;b\n1.234;x\n0.5;y\n".replace(";", separator))[0].notes
+    for other in ("1.234;0.5\n5.678;2\n7;1\n8;1\n", "1.234;1\n5.678;1\n1500;1\n8;1\n"):
+        assert opened("a;b\n" + other)[1]["a"][0] == 1.234
+    assert not opened("a,b\n1.234,x\n5.678,y\n")[0].notes
 
 
 def test_a_column_of_numbers_has_no_sign():

@@ -255,6 +255,28 @@ def test_a_factor_of_a_formula_is_tested_by_its_name():
     assert_as_mice(logit, "logistic")
 
 
+def test_results_without_a_log_likelihood_are_pooled_without_d3():
+    class Robust(SimpleNamespace):
+        @property
+        def llf(self):
+            raise NotImplementedError
+
+    plain = [{k: v for k, v in vars(fit).items() if k != "llf"} for fit in results("linear")]
+    found = pool([Robust(**parts) for parts in plain])
+    assert found.estimate == pytest.approx(pool(results("linear")).estimate)
+    with pytest.raises(ValueError, match="'D1' for these fits"):
+        found.test("age", method="D3")
+
+
+def test_robust_regressions_and_scaled_models_of_statsmodels_have_no_d3():
+    api = pytest.importorskip("statsmodels.formula.api", reason=f"statsmodels {NOT_INSTALLED}")
+    for kind in (api.rlm, api.glm):
+        found = pool([kind("y ~ age + dose", t).fit() for t in tables()])
+        assert found.test("age").p_value < 1
+        with pytest.raises(ValueError, match="fit it by OLS"):
+            found.test("age", method="D3")
+
+
 # what lifelines calls in pandas is theirs to mend
 @pytest.mark.filterwarnings("ignore:Starting with pandas version 4.0")
 def test_fitters_of_lifelines_are_pooled_as_by_mice():

@@ -99,13 +99,12 @@ def _read_result(fit: Any) -> FittedRegression:
 def _likelihood_of(fit: Any) -> Callable[[Host], float] | None:
     """Return the log-likelihood at any coefficients, if it is the one that the fit reports."""
     model: Any = getattr(fit, "model", None)
-    if not callable(getattr(model, "loglike", None)) or not hasattr(fit, "llf"):
+    if not callable(getattr(model, "loglike", None)):
         return None
     try:
-        own = float(model.loglike(_numbers(fit.params)))
+        own, reported = float(model.loglike(_numbers(fit.params))), float(fit.llf)
     except (TypeError, ValueError, AttributeError, NotImplementedError):
-        return None  # of other parameters than the coefficients alone
-    reported = float(fit.llf)
+        return None  # none, or of other parameters than the coefficients alone
     if not abs(own - reported) <= SAME_LIKELIHOOD * max(abs(reported), 1.0):
         return None
     return partial(_likelihood_at, model.loglike)

@@ -117,7 +117,7 @@ class JointTest(NamedTuple):
     >>> fits = [LinearRegression().fit(table[:, :2], y) for table in tables]
     >>> found = pool(fits, X=tables[:, :, :2], y=y).test(["x0", "x1"])
     >>> round(found.statistic), found.df, round(found.dof), found.p_value < 0.001
-    (67, 2, 54, True)
+    (66, 2, 54, True)
     """
 
     statistic: float
@@ -163,9 +163,9 @@ class PooledModel:
     >>> fits = [LinearRegression().fit(table[:, :2], y) for table in tables]
     >>> pool(fits, X=tables[:, :, :2], y=y)
                estimate  std. error   2.5 %  97.5 %   dof       p  missing
-    intercept     0.204       0.132  -0.061   0.469  49.7   0.129     12 %
-    x0            0.178       0.200  -0.224   0.580  49.8   0.379     12 %
-    x1            0.952       0.155   0.641   1.263  51.5  <0.001      9 %
+    intercept     0.206       0.132  -0.060   0.472  49.6   0.127     12 %
+    x0            0.187       0.201  -0.216   0.590  49.4   0.356     12 %
+    x1            0.945       0.155   0.633   1.256  51.2  <0.001     10 %
     20 tables, 57 degrees of freedom on complete rows
     """
 
@@ -232,7 +232,9 @@ class PooledModel:
         method : {'D1', 'D3'}, default='D1'
             'D1': the Wald test of the pooled coefficients (Li et al. 1991), with
             Reiter's degrees of freedom (2007). 'D3': the likelihood ratio (Meng & Rubin 1992), for
-            models of statsmodels and scikit-learn; fitters of lifelines offer no log-likelihood.
+            models of scikit-learn, and of statsmodels where the log-likelihood is one of the
+            coefficients alone: OLS, Logit, Cox models, GLMs without a scale. Not for fitters of
+            lifelines, robust regressions, and GLMs with a scale: fit a Gaussian one by OLS.
 
         Returns
         -------
@@ -259,7 +261,10 @@ class PooledModel:
         if method == "D1":
             return _wald(self.fits, asked, self.complete_dof)
         if any(fit.loglikelihood is None for fit in self.fits):
-            what = "'D1' for these fits, which offer no log-likelihood at other coefficients"
+            what = (
+                "'D1' for these fits, which offer no log-likelihood of the coefficients alone (a "
+                "Gaussian GLM has a scale beside them: fit it by OLS)"
+            )
             raise ValueError(expected("method", what, method))
         return _likelihood_ratio(self.fits, asked)
 

@@ -471,7 +471,8 @@ def _by_parallel(parts: Split, seed: int) -> int:
         count = max(
             int(dualpca.PPCA("parallel", random_state=seed).fit(parts.train).n_components_), 1
         )
-    note(f"{count} components, by parallel analysis (--components changes it).")
+    noun = "component" if count == 1 else "components"
+    note(f"{count} {noun}, by parallel analysis (--components changes it).")
     return count
 
 

@@ -420,7 +420,7 @@ def row_names(labels: Any, X: Any, n: int) -> list[str] | None:
     if isinstance(found, str) or not hasattr(found, "__len__") or len(found) != n:
         got = len(found) if hasattr(found, "__len__") and not isinstance(found, str) else found
         raise ValueError(expected("labels", f"True, or a name for each of the {n} rows", got))
-    return ["" if _no_class(name) else str(name) for name in found]
+    return ["" if is_missing(name) else str(name) for name in found]
 
 
 def label_rows(
@@ -568,21 +568,32 @@ def classes(y: Any, n: int, palette: Sequence[str] = PALETTE, other: str = "grey
     values = y.to_list() if hasattr(y, "to_list") else np.asarray(y, dtype=object).ravel().tolist()
     if len(values) != n:
         raise ValueError(expected("y", f"a class for each of the {n} rows", len(values)))
-    known = [value for value in values if not _no_class(value)]
+    known = [value for value in values if not is_missing(value)]
     try:
         order = sorted(set(known))
     except TypeError:  # numbers beside text
         order = sorted(set(known), key=str)
     place = {value: code for code, value in enumerate(order)}
-    codes = np.array([place.get(v, len(order)) if not _no_class(v) else len(order) for v in values])
+    codes = np.array(
+        [place.get(v, len(order)) if not is_missing(v) else len(order) for v in values]
+    )
     names, colours = [str(v) for v in order], [palette[k % len(palette)] for k in range(len(order))]
     if len(known) < len(values):
         names, colours = [*names, NO_CLASS], [*colours, other]
     return names, codes.astype(np.intp), colours
 
 
-def _no_class(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return True for None, NaN, and what pandas writes where a value is missing."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def floats_of(X: Any) -> Floats:
+    """Return a table of numbers, (n, d), also a frame of pandas' own dtypes; NaN where missing."""
+    cells = np.array(X)
+    if cells.dtype.kind == "O":
+        cells[np.vectorize(is_missing, otypes=[bool])(cells)] = np.nan
+    return cells.astype(np.float64)
 
 
 def foremost(sizes: Floats, count: int) -> NDArray[np.intp]:

@@ -23,6 +23,7 @@ from dualpca.app.plots._canvas import (
     canvas,
     check_level,
     feature_names,
+    floats_of,
     foremost,
     label_points,
     mark,
@@ -127,7 +128,7 @@ def column_correlations(model: Any, X: Any) -> Floats:
             of_level += [True] * len(model.levels_[name]) if kind == "nominal" else [False]
         size = np.sqrt(1 + np.sum(W**2, axis=1, keepdims=True))
         return np.where(np.array(of_level)[:, None], W / size, W)
-    rows = np.asarray(X, dtype=np.float64)
+    rows = floats_of(X)
     found = dualpca.supplementary(model, X, rows).numbers.correlation
     return np.nan_to_num(found)  # of a constant column
 
@@ -200,7 +201,7 @@ def quality_bars(
         parts = parts * (weight / (weight.sum() or 1.0))
     names = feature_names(model)
     if of == "rows":
-        names = row_names(True if labels is None else labels, X, len(parts)) or []
+        names = row_names(True if labels is None else labels, X, len(parts)) or [""] * len(parts)
     order = np.argsort(-parts.sum(axis=1), kind="stable")[:n_bars]
     sheet = canvas(ax, height=1.4 + 0.26 * len(order))
     ax, ink = sheet.ax, sheet.ink

@@ -33,6 +33,8 @@ from dualpca.app.plots._canvas import (
     Sheet,
     canvas,
     check_level,
+    floats_of,
+    is_missing,
     mark,
     mixed,
     need,
@@ -212,6 +214,9 @@ def imputed_values(
         draw = _drawn_cells(model, X, 1, random_state)[0]
         return _scatter(ax, names, cells, draw, missing, pair)
     shown = _chosen(names, missing.sum(axis=0), columns, PANELS)
+    if not missing[:, shown].any(axis=0).all():
+        complete = [names[j] for j in shown if not missing[:, j].any()]
+        raise ValueError(expected("columns", "columns with missing entries", complete))
     draws = _drawn_cells(model, X, n_draws, random_state)
     sheet = _panels(ax, len(shown))
     for one, j in zip(sheet.axes, shown, strict=True):
@@ -248,12 +253,8 @@ def _absent(cells: NDArray[Any]) -> Bools:
     """Return which cells are missing, (n, d)."""
     if cells.dtype.kind == "f":
         return np.asarray(np.isnan(cells))
-    missing = [[value is None or value != value or _is_na(value) for value in row] for row in cells]
+    missing = [[is_missing(value) for value in row] for row in cells]
     return np.array(missing, dtype=bool).reshape(cells.shape)
-
-
-def _is_na(value: Any) -> bool:
-    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _are_numbers(cells: NDArray[Any], missing: Bools) -> list[bool]:
@@ -677,11 +678,11 @@ def _numbers(model: Any, X: Any) -> Floats:
     """Return the table as numbers, (n, d); NaN in columns of categories, which are not hidden."""
     kinds = getattr(model, "column_kinds_", None)
     if kinds is None:
-        return np.array(X, dtype=np.float64)
+        return floats_of(X)
     cells = np.array(X, dtype=object)
     usable = [kind in ("continuous", "count") for kind in kinds.values()]
     table = np.full(cells.shape, np.nan)
-    table[:, usable] = cells[:, usable].astype(np.float64)
+    table[:, usable] = floats_of(cells[:, usable])
     return table
 
 

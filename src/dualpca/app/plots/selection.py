@@ -20,6 +20,7 @@ from dualpca.app.plots._canvas import (
     Place,
     Sheet,
     canvas,
+    floats_of,
     mark,
     need,
 )
@@ -107,7 +108,7 @@ def _parallel(model: Any, X: ArrayLike | None, place: Place) -> Figure:
             f"{kind}."
         )
     q = int(np.size(model.explained_variance_))
-    rows = np.asarray(X, dtype=np.float64)
+    rows = floats_of(X)
     values, limits = parallel_values(InMemoryTable(rows), max(LEAST_SHOWN, 3 * q))
     sheet = canvas(place, height=3.9)
     ax, ink = sheet.ax, sheet.ink
@@ -142,7 +143,7 @@ def _discarded(model: Any, kept: Floats, X: ArrayLike) -> Floats:
             "describes it in other coordinates. Leave X out: plots.scree(model)."
         )
     tables: list[Any] = [X]
-    if hasattr(model, "sample_imputations") and np.isnan(np.asarray(X, dtype=np.float64)).any():
+    if hasattr(model, "sample_imputations") and np.isnan(floats_of(X)).any():
         tables = list(model.sample_imputations(X, FILLED, 0, parameters="fixed"))
     standardize = getattr(model, "standardize", False)
     found = [PCA(standardize=standardize).fit(table).explained_variance_ for table in tables]

@@ -630,6 +630,8 @@ class Preparation:
         [(7.0, 'u')]
         """
         at = {name: j for j, name in enumerate(self.features) if name in self.names}
+        if not at:
+            return self.categories(values)
         found = pl.DataFrame(
             {name: np.asarray(values, dtype=float)[:, j] for name, j in at.items()}
         )

@@ -203,11 +203,25 @@ def _is_table(above: Rows, names: Row, body: Rows, missing: Collection[str]) -> 
         return True
     if any(len(set(names) & set(row) - {""}) > 1 for row in above):
         return True
+    if any(_lacks_one(row) and len(row) == len(names) for row in above) and not certain:
+        return True
     for k, row in enumerate(above):
         below = [one for one in above[k + 1 :] if len(one) == len(row)]
         if len(below) > 1 and begins(row, below, missing):
             return True
     return False
+
+
+def _lacks_one(row: Row) -> bool:
+    """Return True for different names, three at least, with an empty one after them or between."""
+    names = [cell for cell in row if cell]
+    others = len(names) > 2 and len(names) == len(row) - 1 and len(set(names)) == len(names)
+    return (
+        others
+        and bool(row[0])
+        and not any(map(VALUE.fullmatch, names))
+        and not row[0].startswith(COMMENT)
+    )
 
 
 COMMENT = ("#", "//", "%")
@@ -231,6 +245,7 @@ knots kn kt mph kph kmh IU mIU kIU mU µU cfu CFU NTU FNU FTU PSU mAU mAU*s mAU*
 arb.u. counts count cps cells copies EUR € USD $ £ CHF ha hectare acre ac persons people inhabitants
 kDa Da rH RH vol vol% wt% m% at% mol% Vol% Gew% wt vol. OD ml% mval mEq meq mOsm mosm dbar cmH2O DU
 meters metres meter metre seconds second degrees volts Volts Deg inches feet counts/s unitless fmol
+Stück Stk Stk. pcs pcs. pieces Anzahl Tage Jahre Personen Einwohner
 m s g h d A K N J W V C F H S T L l M U t B AU in a
 """.split()
 """Words of units."""
@@ -265,6 +280,8 @@ WEAK |= {
     "deg",
     "cal",
 }
+WEAK |= {"Stück", "Stk", "Stk.", "pcs", "pcs.", "pieces", "Anzahl", "Tage", "Jahre"}
+WEAK |= {"Personen", "Einwohner"}
 """Those that may also be words or codes: a row has none but these only by chance."""
 FACTOR = re.compile(r"(?:[x×]?\s*10)(?:\s*\^?\s*[-−⁻]?[\d⁰¹²³⁴-⁹]+)?|\d+(?:[.,]\d+)?")
 POWER = re.compile(r"\^?[-−⁻]?[\d¹²³⁰⁴-⁹⁻]+$")
@@ -303,21 +320,31 @@ def _is_word(part: str) -> bool:
     return part.replace("μ", "µ") in WORDS or POWER.sub("", part).replace("μ", "µ") in WORDS
 
 
+WORD = re.compile(r"[^\W\d_]{1,10}\.?")
+"""What may be a unit that is not known."""
+
+
 def are_units(row: Row, body: Rows, missing: Collection[str] = ()) -> bool:
     """Return True if a row has the units of the columns below it.
 
     Every cell is a unit above a column of numbers, or nothing, or the format of a date; and one
-    of them at least is nothing but a unit.
+    of them at least is nothing but a unit. Beside two of these, one word above numbers may be any.
     """
-    strong = False
+    strong, unknown = 0, 0
     for j, cell in enumerate(row):
         if cell in NOTHING or _is_format(cell):
             continue
         below = [one[j] for one in body if one[j] and one[j] not in missing]
-        if not is_unit(cell) or 2 * sum(map(bool, map(VALUE.fullmatch, below))) < len(below):
+        values = sum(map(bool, map(VALUE.fullmatch, below)))
+        if is_unit(cell):
+            strong += bool(below) and not set(cell.split()) <= WEAK
+        elif below and values == len(below) and WORD.fullmatch(cell):
+            unknown += 1
+        else:
             return False
-        strong |= bool(below) and not set(cell.split()) <= WEAK
-    return strong
+        if 2 * values < len(below):
+            return False
+    return strong > 0 if not unknown else unknown == 1 and strong > 1
 
 
 def _is_format(cell: str) -> bool:

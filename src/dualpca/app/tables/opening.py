@@ -90,8 +90,8 @@ def open_text(
         start = lines.offsets[head.first]
     names, more = named(names, path)
     sure = decimals_in(body, separator) if decimal is None else {decimal}
-    if dialect.decimal == "," and not sure:
-        more += _either(rows, path)
+    if not sure and dialect.separator != ",":
+        more += _either(rows, path, dialect.decimal)
     return TextTable(
         file,
         dialect._replace(mark=marked),
@@ -108,15 +108,16 @@ def open_text(
     )
 
 
-def _either(rows: Sequence[Sequence[str]], path: str) -> tuple[str, ...]:
-    """Return a note on a comma that may separate decimals or thousands, and is taken to be one."""
+def _either(rows: Sequence[Sequence[str]], path: str, decimal: str) -> tuple[str, ...]:
+    """Return a note on a sign that may mark decimals or thousands, and is taken to be the first."""
     cells = (cell for row in rows for cell in row)
-    first = next((cell for cell in cells if "," in cell and ALONE.fullmatch(cell)), None)
+    first = next((cell for cell in cells if decimal in cell and ALONE.fullmatch(cell)), None)
     if first is None:
         return ()
-    value, other = first.replace(",", "."), first.replace(",", "")
-    told = f"{path}: {first!r} is read as {value}, with a decimal comma"
-    return (f"{told} (with --decimal . it is {other}).",)
+    value, other = first.replace(",", "."), first.replace(decimal, "")
+    name, instead = ("comma", ".") if decimal == "," else ("point", ",")
+    told = f"{path}: {first!r} is read as {value}, with a decimal {name}"
+    return (f"{told} (with --decimal {instead} it is {other}).",)
 
 
 class _Lines:

@@ -268,10 +268,32 @@ class _Cells:
         block = max(blocks, key=lambda one: one.height * one.width)
         titles = [one for one in blocks if one.bottom < block.top and self._is_title(one)]
         others = [one for one in blocks if one != block and one not in titles]
+        told = self._joined(block)
         near = [one for one in titles if not any(one.top < o.top < block.top for o in others)]
         if near:  # titles are rows above the header
             block = block._replace(top=min(one.top for one in near))
-        return block, self._others(block, others)
+        return block, (*self._others(block, others), *told)
+
+    def _joined(self, block: Block) -> tuple[str, ...]:
+        """Return notes on columns and rows that are read though an empty one is before them."""
+        where, told = f"sheet {self.sheet!r} of {self.path}", []
+        parts = self._parts(block)
+        if parts[1:]:
+            ranges = [self._moved(part).shown() for part in parts]
+            some = ", ".join(ranges[:MOST_NAMED]) + (", …" if ranges[MOST_NAMED:] else "")
+            told.append(
+                f"{where}: {some} are read as one table, though an empty column is between them "
+                f"(--range {ranges[0]} reads one alone)."
+            )
+        runs = [(block.top + a, block.top + b) for a, b in _runs(self._filled(block).any(axis=1))]
+        first = block._replace(bottom=runs[0][1])
+        if runs[1:] and any(map(self._begins, self._parts(first))):
+            rest = self._moved(block._replace(top=runs[1][0])).shown()
+            told.append(
+                f"{where}: {rest}, after an empty row, is read as rows of the table above "
+                f"(--range {self._moved(first).shown()} leaves it out)."
+            )
+        return tuple(told)
 
     def _others(self, block: Block, others: list[Block]) -> tuple[str, ...]:
         """Return a note on what is left out: other tables, or lines and columns of notes."""
@@ -305,7 +327,7 @@ class _Cells:
 
         Rows after an empty one belong to the table above, unless they have a header of their own or
         are notes; columns after an empty one to the table at the left, unless they repeat its
-        names, begin in another row, or end much earlier or later.
+        names, or begin or end in another row.
         """
         groups: list[list[int]] = []
         for top, bottom in _runs(self.filled.any(axis=1)):
@@ -343,7 +365,8 @@ class _Cells:
         if any(map(self._begins, self._parts(band))):
             return True
         widths = [self._filled(one).any(axis=0).sum() for one in (above, band)]
-        return bool(self._begins(above) and widths[0] > 2 and 3 * widths[1] <= widths[0])
+        begun = any(map(self._begins, self._parts(above)))
+        return bool(begun and widths[0] > 2 and 3 * widths[1] <= widths[0])
 
     def _begins(self, block: Block) -> bool:
         """Return True if a block has a header, perhaps below titles, and numbers below it."""
@@ -351,9 +374,13 @@ class _Cells:
         return begins(rows[0], rows[1:]) or header_of(rows, MISSING) is not None
 
     def _continues(self, left: Block, right: Block) -> bool:
-        """Return True if two blocks side by side are one table with an empty column."""
+        """Return True if two blocks side by side are one table with an empty column.
+
+        They end in the same row, but for one column alone, of which the last cells may be missing.
+        """
         names = [name for one in (left, right) for name in self.rows(one, 1)[0] if name]
         same = left.top == right.top and len(set(names)) == len(names)
+        same &= left.bottom == right.bottom or min(left.width, right.width) == 1
         return same and 2 * min(left.height, right.height) > max(left.height, right.height)
 
 

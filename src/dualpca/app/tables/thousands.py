@@ -20,6 +20,8 @@ NAMED = {"space": " ", "comma": ",", "point": ".", "apostrophe": "'"}
 BOUNDED = r"^(?:<=|>=|[<>≤≥])\s*"
 ALONE = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
 """A number of which the sign may separate thousands or decimals."""
+SHORT = re.compile(r"[+-]?\d{1,3}")
+"""A whole number without thousands."""
 
 
 @cache
@@ -168,4 +170,8 @@ def _is_sure(cells: Sequence[str], decimal: str, separator: str) -> bool:
             return True
         if sign == "," and separator in "\t|" and min(len(odd), len(cells) - len(odd)) > 1:
             return True  # 1,234 and 56: whole numbers, where fields are not separated by ;
+        short = sum(map(bool, map(SHORT.fullmatch, cells)))
+        if sign == "." and separator == ";" and min(len(odd), short) > 1:
+            if len(odd) + short == len(cells):  # 1.234 and 56, between ;
+                return True
     return False
