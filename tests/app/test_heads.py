@@ -153,7 +153,7 @@ def check(table, frame, wanted):
 # --- ordinary tables are read as they were ------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(tables(), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans(), st.booleans())
 def test_ordinary_tables_have_no_titles_and_no_units(drawn, end, quote, all_text):
     separator, decimal, names, rows = drawn
@@ -168,7 +168,7 @@ def test_ordinary_tables_have_no_titles_and_no_units(drawn, end, quote, all_text
     assert frame.equals(told[1]) and table.start == told[0].start
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from([",", ";", "\t"]), st.integers(2, 5), st.integers(1, 6), st.integers(0, 99))
 def test_numbers_without_a_header_have_none(separator, width, height, seed):
     rng = random.Random(seed)
@@ -179,7 +179,7 @@ def test_numbers_without_a_header_have_none(separator, width, height, seed):
     check(table, frame, plain_read(text, separator, header=0))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(tables(), st.integers(0, 6), st.sampled_from(["shorter", "longer", "blank"]))
 def test_ragged_tables_are_refused_as_before(drawn, at, how):
     separator, _, names, rows = drawn
@@ -214,7 +214,7 @@ def titled(draw):
     return text, separator, decimal, len(titles) + 1, len(records)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(titled())
 def test_titles_and_units_are_found(drawn):
     text, separator, decimal, header, last = drawn
@@ -232,7 +232,7 @@ def test_titles_and_units_are_found(drawn):
     assert opened(text, Reading(skip=header - 1))[1].equals(frame)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(titled(), st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
 def test_what_stands_above_is_written_back(drawn, end, mark):
     text = drawn[0].replace("\n", end)

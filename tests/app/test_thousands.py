@@ -32,7 +32,7 @@ def number(rng, sign, decimal, places):
     return ("-" if value < 0 else "") + words.replace("_", sign)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(list(FORMS)), st.integers(0, 10**6), st.sampled_from([1, 2, 4]))
 def test_columns_that_agree_are_numbers(form, seed, places):
     separator, sign, decimal = FORMS[form]
@@ -51,7 +51,7 @@ def test_columns_that_agree_are_numbers(form, seed, places):
         assert table.dialect.decimal == decimal
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(list(FORMS)), st.integers(0, 10**6))
 def test_measured_cells_are_written_as_they_were(form, seed):
     separator, sign, decimal = FORMS[form]

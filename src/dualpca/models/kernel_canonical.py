@@ -51,7 +51,7 @@ class KernelCanonicalRequest(CanonicalRequest):
 
 
 @dataclass(frozen=True)
-class AtMost(CanonicalRequest):
+class NoMoreThan(CanonicalRequest):
     """The same, with fewer components where views have no more directions in common."""
 
     def among(self, most: int) -> int:
@@ -222,7 +222,7 @@ def _held_out(
     """
     few = [view[:, : min(LEADING, int(view.shape[1]))] for view in views]
     n, dx = int(few[0].shape[0]), int(few[0].shape[1])
-    rows, how = backend.namespace(few[0]).concat(few, axis=1), AtMost(q, ridge, True)
+    rows, how = backend.namespace(few[0]).concat(few, axis=1), NoMoreThan(q, ridge, True)
     folds = np.random.default_rng(request.seed).permutation(n) % FOLDS
     every, products = np.ones(n) if weights is None else _host(weights), np.zeros((3, q))
     for k in range(FOLDS):
