@@ -19,7 +19,7 @@ import typer
 
 import dualpca as dp
 from dualpca import report
-from dualpca.app.cli import COMMANDS, _compare, _running
+from dualpca.app.cli import COMMANDS, _compare, _look, _running
 
 
 def table(n=60, d=5, q=2, seed=0, missing=0.0):
@@ -371,3 +371,15 @@ def test_text_in_a_column_of_the_model_is_refused_with_options_at_hand(lacking, 
     )
     assert "--na broken" in err and "--exclude" not in err
     assert inside("score", "ppca.dpca", "text.csv", "--na", "broken", cwd=lacking)[0] == 0
+
+
+def test_a_row_without_a_residual_has_a_reason_by_its_scores():
+    values = {
+        "outlier": np.array([True, False]),
+        "t2": np.array([9.0, 1.0]),
+        "t2_limit": np.array([6.0, 6.0]),
+        "spe": np.zeros(2),
+        "spe_limit": np.zeros(2),
+    }
+    first, second = _look.explained(values, None, ["a"])
+    assert "1.5" in first and second == ""

@@ -205,7 +205,8 @@ def explained(values: dict[str, Any], parts: Parts | None, names: list[str]) -> 
         return None
     found = [""] * len(values["outlier"])
     for i in np.flatnonzero(values["outlier"]).tolist():
-        by = {k: float(np.divide(values[k][i], values[f"{k}_limit"][i])) for k in limits}
+        with np.errstate(divide="ignore", invalid="ignore"):  # nothing is off the components: 0/0
+            by = {k: float(np.divide(values[k][i], values[f"{k}_limit"][i])) for k in limits}
         by = {k: x for k, x in by.items() if not np.isnan(x)}
         own = (
             None
