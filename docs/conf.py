@@ -25,6 +25,7 @@ extensions = [
     "sections",
     "pictures",
     "redirects",
+    "excerpts",
     "options",
 ]
 exclude_patterns = ["_build", "gallery/GALLERY_HEADER.rst"]
@@ -38,7 +39,9 @@ html_css_files = ["dualpca.css"]
 html_math_renderer = "mathml"
 templates_path = ["_templates"]
 html_extra_path = ["_extra"]
-html_show_search_summary = False  # it would fetch pages, which a browser refuses on a disk
+html_show_search_summary = (
+    False  # it would fetch pages, which a browser refuses on a disk: excerpts
+)
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence", "substitution"]
 reproduced = stored(Path(__file__).parent / "_extra" / "reproduced")
@@ -97,11 +100,11 @@ moved_pages = {  # old address: new one
     "models/sequence-classifier": "reference/generated/dualpca.SequenceClassifier",
     "models/twin-kernel-pca": "reference/generated/dualpca.TwinKernelPCA",
     "start/digits": "guide/denoising",
-    "theory/approximate": "theory/kernels#landmarks-and-random-features",
-    "theory/em": "theory/one-gaussian#expectation-maximisation",
-    "theory/generation": "theory/preimages#generation",
-    "theory/misprints": "theory/references#misprints-in-the-source-documents",
-    "theory/time": "theory/mixtures#time-series",
+    "theory/approximate": "theory/kernels#math-18",
+    "theory/em": "theory/one-gaussian#math-3",
+    "theory/generation": "theory/preimages#math-12",
+    "theory/misprints": "theory/references#math-14",
+    "theory/time": "theory/mixtures#math-10",
 }
 
 autosummary_generate = True
