@@ -119,9 +119,9 @@ def test_the_readme_compares_with_what_was_measured():
 def test_the_readme_starts_with_an_audience_an_install_line_and_a_snippet():
     text = (ROOT / "README.md").read_text("utf-8")
     head = text.partition("![")[0]
-    assert "It is for" in head and "pip install ." in head and "```text" in head
+    assert "It is for" in head and "pip install '.[app]'" in head and "```text" in head
     [(code, _)] = snippets.snippets(ROOT / "README.md")
-    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    assert len([line for line in code.splitlines() if line.strip()]) == 6
 
 
 def test_the_readme_has_no_markup_of_the_site_and_its_links_lead_to_files():
