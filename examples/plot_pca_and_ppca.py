@@ -18,7 +18,7 @@ pca, ppca = PCA(1).fit(X), PPCA(n_components=1).fit(X)
 mean, covariance = ppca.posterior(X)
 std = np.sqrt(covariance[0, 0, 0])
 print(f"noise standard deviation {np.sqrt(ppca.noise_variance_):.2f}")
-print(f"a score is known to within ± {1.645 * std:.2f} standard deviations (90 %)")
+print(f"the standard deviation of a score, given its row, is {std:.2f}")
 
 # %%
 # Left: projections on the axis. Right: lines of equal density, which hold 50 % and 90 % of new

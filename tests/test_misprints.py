@@ -1,4 +1,4 @@
-"""Misprints of the source documents (docs/theory/misprints.md): the printed formula is evaluated,
+"""Misprints of the source documents (docs/theory/references.md): the printed formula is evaluated,
 found wrong against a dense reference, and the one we implement found right."""
 
 import numpy as np

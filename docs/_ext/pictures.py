@@ -707,6 +707,40 @@ def plots() -> Figure:
     return fig
 
 
+# --- The first page ------------------------------------------------------------------------------
+
+
+@picture
+def own_table_in() -> Figure:
+    """Draw the left of the README's picture in the colours of the page."""
+    return own_table(0)
+
+
+@picture
+def own_table_out() -> Figure:
+    """Draw the right of it."""
+    return own_table(1)
+
+
+def own_table(side: int) -> Figure:
+    """Draw one side of the README's picture, without its white."""
+    from matplotlib.table import Cell
+    from matplotlib.text import Text
+
+    from dualpca.app.experiments import readme
+
+    fig = figure(3.9, 2.9)
+    ax = fig.subplots()
+    table, truth = readme.water()
+    readme.draw_side(side, ax, table, truth)
+    for text in fig.findobj(Text):
+        text.set_color("k")
+    for cell in fig.findobj(Cell):
+        if min(cell.get_facecolor()) == 1:
+            cell.set_facecolor("none")
+    return fig
+
+
 # --- What was measured ---------------------------------------------------------------------------
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"

@@ -252,7 +252,7 @@ def test_the_table_of_the_docs_is_that_of_the_registry():
     assert all(cell.strip() for row in rows for cell in row.split("|")[1:-1])
 
 
-PAGE = ROOT / "docs" / "figures.md"
+PAGE = ROOT / "docs" / "data.md"
 
 
 def written(page):

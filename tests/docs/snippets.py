@@ -2,7 +2,8 @@
 
 A block ```` ```text ```` right below a block ```` ```python ```` is what the snippet prints. In a
 block ```` ```console ```` the lines below `$ dualpca …` are what the command prints; `…` stands for
-anything. `python -m tests.docs.snippets docs/guide/gpu.md` runs a page and writes its output anew;
+anything. `yours.csv` and `yours.xlsx` of a page are `examples/water.csv`.
+`python -m tests.docs.snippets docs/guide/gpu.md` runs a page and writes its output anew;
 with `--check` it compares, and fails where the page shows something else.
 """
 
@@ -10,12 +11,15 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
 import warnings
 from pathlib import Path
+
+from tests.workbook import book
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(
@@ -61,8 +65,27 @@ def called(command):
     return done.stdout
 
 
+def bring(path):
+    """Put the reader's own table into the current folder, as a CSV file and as a workbook."""
+    text = path.read_text("utf-8")
+    lines = [line.split(",") for line in (ROOT / "examples/water.csv").read_text().splitlines()]
+    if "yours.csv" in text:
+        shutil.copy(ROOT / "examples/water.csv", "yours.csv")
+    if "yours.xlsx" in text:
+        book("yours.xlsx", Water=[[cell_of(cell) for cell in line] for line in lines])
+
+
+def cell_of(text):
+    """Return a cell as Excel keeps it: a number, a text or nothing."""
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return text
+
+
 def run(path):
     """Run the snippets of a page one after the other, as a reader would; yield what each prints."""
+    bring(path)
     scope = {"__name__": "page"}
     for number, (code, _) in enumerate(snippets(path)):
         place, printed = f"{path.relative_to(ROOT).as_posix()}, snippet {number + 1}", io.StringIO()

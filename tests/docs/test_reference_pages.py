@@ -157,5 +157,5 @@ def test_the_page_of_options_has_a_table_per_command(options):
     directives.register_directive("command-options", options.CommandOptions)
     tree = publish_doctree(".. command-options::\n")
     assert len(list(tree.findall(lambda node: node.tagname == "table"))) == 16
-    page = (ROOT / "docs/command-line-options.md").read_text("utf-8")
+    page = (ROOT / "docs/reference/defaults.md").read_text("utf-8")
     assert "```{command-options}" in page

@@ -1,5 +1,6 @@
 """The checks of the built documentation find what they are there to find."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -64,6 +65,16 @@ def test_a_fault_is_found(checks, site, body, why):
     add(site, body)
     found = checks[0].problems(site)
     assert len(found) == 1 and why in found[0], found
+
+
+def test_words_of_the_search_lead_to_their_guide_without_a_browser(checks):
+    """Each guide that is asked for names the words; `make docs` asks the built site."""
+    assert len(checks[1].ASKED) >= 10
+    for words, page in checks[1].ASKED.items():
+        text = (DOCS / f"{page}.md").read_text("utf-8")
+        entries = re.findall(r"! ([^,\n]+)", re.search(r"^```\{index\} (.*)$", text, re.M)[1])
+        found = [e for e in entries if words.lower() in e.lower() and 2 * len(words) >= len(e)]
+        assert found, (words, page)
 
 
 def test_links_to_this_machine_are_nobodys_business(checks):

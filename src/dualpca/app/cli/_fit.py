@@ -96,7 +96,7 @@ def make(name: str, options: dict[str, Any], settings: list[str], seed: int) -> 
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise UsageError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(known)}.")
-    if "random_state" in known:
+    if "random_state" in known and seed:  # without --seed the model is that of Python's defaults
         given.setdefault("random_state", seed)
     return estimator(**given)
 
@@ -819,7 +819,7 @@ def _rule(rule: str | float, X: pl.DataFrame, seed: int) -> dict[str, Any]:
     """Return what one rule chooses, or why it cannot choose."""
     name = rule if isinstance(rule, str) else f"{100 * rule:.0f} % variance"
     try:
-        found = summary(dualpca.PPCA(rule, random_state=seed).fit(X))
+        found = summary(dualpca.PPCA(rule, random_state=seed or None).fit(X))
     except ValueError as error:
         return {"rule": name, "error": str(error)}
     wanted = ("n_components", "explained_variance_ratio", "noise_variance")

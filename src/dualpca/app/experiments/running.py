@@ -201,7 +201,7 @@ TABLE = "| document | section | what it is | here | asserted by |"
 
 
 def table() -> str:
-    """Return all experiments as a table in Markdown, for docs/figures.md.
+    """Return all experiments as a table in Markdown, for docs/data.md.
 
     Examples
     --------
