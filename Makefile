@@ -12,7 +12,8 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 BORROWED := tests/estimators/test_sklearn_pca.py tests/estimators/test_estimator_checks.py
 
 .DEFAULT_GOAL := help
-.PHONY: demo docs pages test test-slow mutants bench lint format types clean help
+.PHONY: demo docs pages test test-slow test-oldest test-newest release mutants fuzz audit shapes
+.PHONY: bench lint format types clean help
 
 demo: $(APP)  ## Fit models to handwritten digits, write dualpca-demo.html
 	$(BIN)/dualpca demo
@@ -26,13 +27,45 @@ test: lint types  ## Run every check but the slow tests
 test-slow: $(DEV)  ## Run the slow tests
 	$(ONE_THREAD) $(BIN)/pytest -n 2 -m slow || { status=$$?; [ $$status -eq 5 ] || exit $$status; }
 
-# Faults put in one at a time: docs/design/tests.md. What was measured once is used again.
-SEED ?= 1
+# Environments of their own: the oldest Python and packages that pyproject.toml allows, and the
+# newest Python with the packages of constraints.txt. Pages and a browser are left to `make test`.
+OLDEST_PYTHON ?= python3.11
+NEWEST_PYTHON ?= python3.13
+ELSEWHERE := --ignore=tests/docs --ignore=tests/app/test_explorer_browser.py
+OTHERS := -q -n 2 -m "not slow" $(ELSEWHERE)
+test-oldest:  ## Run the tests with the oldest versions that pyproject.toml allows
+	$(OLDEST_PYTHON) -m venv --clear .venv-oldest
+	$(OLDEST_PYTHON) -m tools.oldest > .venv-oldest/requirements.txt
+	.venv-oldest/bin/python -m pip install -q --prefer-binary -r .venv-oldest/requirements.txt -e .
+	$(ONE_THREAD) .venv-oldest/bin/pytest $(OTHERS)
+
+test-newest:  ## Run the tests on the newest Python: NEWEST_PYTHON=/path/to/python3
+	$(NEWEST_PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install -q --prefer-binary -c constraints.txt \
+	  -e '.[app,dask,dev,onnx,search]'
+	$(ONE_THREAD) .venv-newest/bin/pytest $(OTHERS)
+
+release: $(DEV)  ## Check version and changelog, build dist/ and look into it
+	$(BIN)/python -m tools.release
+
+# Faults put in one at a time: docs/design/tests.md. What was measured once is used again;
+# SEED=n draws the same faults as before.
+SEED ?= $(shell $(PYTHON) -c 'import secrets; print(secrets.randbelow(10**6))')
 COUNT ?= 240
 BUDGET ?= 7200
 mutants: $(DEV)  ## Put faults into the package and see which no test notices (hours)
 	$(BIN)/python -m tools.mutants coverage --budget $(BUDGET)
 	$(BIN)/python -m tools.mutants run --seed $(SEED) --count $(COUNT) --budget $(BUDGET)
+
+SECONDS ?= 60
+fuzz: $(DEV)  ## Hand hostile files to everything that reads files, for SECONDS
+	$(BIN)/python -m tools.fuzz --seconds $(SECONDS)
+
+shapes: $(DEV)  ## Fit every model to tables of odd shapes, for SECONDS
+	$(BIN)/python -m tools.shapes --seconds $(SECONDS)
+
+audit: $(DEV)  ## Compare the installed versions with known vulnerabilities
+	$(BIN)/python -m tools.audit
 
 bench: $(DEV)  ## Compare with other libraries, write docs/benchmarks.md and a summary
 	$(BIN)/python -m benchmarks $(SECTIONS)
@@ -59,14 +92,14 @@ format: $(DEV)  ## Reformat the code and mend what can be mended
 types: $(DEV)  ## Check the types
 	$(BIN)/mypy
 
-clean:  ## Remove caches and outputs, keep .venv
+clean:  ## Remove caches and outputs, keep the environments
 	rm -rf build dist site docs/_extra docs/gallery docs/reference/generated benchmarks/out
 	rm -f dualpca-demo.html dualpca-demo.dpca dualpca-demo.csv
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
+	find . -path './.venv*' -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -47,6 +47,8 @@ from benchmarks.sections import MORE, SEEN, UNSEEN
 HIDDEN, DRAWS, TREES, ROUNDS = 0.1, 20, 100, 10
 OURS, SPLITS, TURNS = "CopulaPPCA", 3, 1
 SMALL = 1000
+LIMIT = 120
+"""Seconds of the processor for Amelia, whose EM need not end where columns nearly coincide."""
 KEPT = Path(__file__).parent / "mixed_peers.json"
 
 
@@ -238,24 +240,42 @@ def gcimpute_full(X: pd.DataFrame, seed: int) -> Filled:
     return Filled(gcimpute_fill(X, None))
 
 
-MICE = r"""
-suppressPackageStartupMessages(library(mice))
+IN_R = r"""
 X <- read.csv("table.csv")
-for (name in scan("ordered.txt", "", quiet = TRUE)) X[[name]] <- factor(X[[name]], ordered = TRUE)
-for (name in scan("nominal.txt", "", quiet = TRUE)) X[[name]] <- factor(X[[name]])
+ordered <- scan("ordered.txt", "", quiet = TRUE)
+nominal <- scan("nominal.txt", "", quiet = TRUE)
 start <- proc.time()
-found <- mice(X, %s, printFlag = FALSE)
+%s
 took <- proc.time() - start
 cat(took[["elapsed"]], took[["user.self"]] + took[["sys.self"]])
-tables <- complete(found, "all")
 number <- function(x) if (is.factor(x)) as.numeric(as.character(x)) else x
 drawn <- sapply(tables, function(t) unlist(lapply(t, number)))
 write.table(drawn, "drawn.csv", sep = ",", row.names = FALSE, col.names = FALSE)
 """
+MICE = """
+suppressPackageStartupMessages(library(mice))
+for (name in ordered) X[[name]] <- factor(X[[name]], ordered = TRUE)
+for (name in nominal) X[[name]] <- factor(X[[name]])
+tables <- complete(mice(X, %s, printFlag = FALSE), "all")
+"""
+AMELIA = """
+suppressPackageStartupMessages(library(Amelia))
+set.seed(%d)
+given <- function(names) if (length(names)) names else NULL
+found <- amelia(X, m = %d, p2s = 0, ords = given(ordered), noms = given(nominal))
+tables <- found$imputations
+if (is.null(tables) || anyNA(tables)) stop(found$message)
+"""
 
 
 def mice_draws(X: pd.DataFrame, options: str) -> tuple[np.ndarray, float, float]:
-    """Return mice's draws of the codes, (d, n, m), and its seconds: elapsed, and of the CPU."""
+    return draws_in_r(X, MICE % options)
+
+
+def draws_in_r(
+    X: pd.DataFrame, script: str, limit: int | None = None
+) -> tuple[np.ndarray, float, float]:
+    """Return draws of the codes, (d, n, m), and the seconds: elapsed, and of the CPU."""
     codes = Codes(X)
     names = {name: f"x{j}" for j, name in enumerate(X)}
     kinds: dict[str, list[str]] = {"ordered": [], "nominal": []}
@@ -268,21 +288,31 @@ def mice_draws(X: pd.DataFrame, options: str) -> tuple[np.ndarray, float, float]
         table.to_csv(here / "table.csv", index=False, na_rep="NA")
         for kind, who in kinds.items():
             (here / f"{kind}.txt").write_text(" ".join(who) + "\n")
-        (here / "fill.R").write_text(MICE % options)
-        said = subprocess.run(["Rscript", "fill.R"], cwd=folder, capture_output=True, text=True)
+        (here / "fill.R").write_text(IN_R % script)
+        command = ["prlimit", f"--cpu={limit}"] if limit else []
+        said = subprocess.run(
+            [*command, "Rscript", "fill.R"], cwd=folder, capture_output=True, text=True
+        )
         if said.returncode:
-            raise RuntimeError(said.stderr.strip().splitlines()[-1])
+            why = said.stderr.strip().splitlines() or [f"no result within {limit} s of the CPU"]
+            raise RuntimeError(why[-1])
         drawn = np.genfromtxt(here / "drawn.csv", delimiter=",", missing_values="NA")
     seconds, of_cpu = map(float, said.stdout.split())
     return drawn.reshape(X.shape[1], len(X), -1), seconds, of_cpu
 
 
 def mice(options: str) -> Callable[[pd.DataFrame, int], Filled]:
-    """Fill with the median or the most frequent level of mice's draws."""
+    return by_draws(lambda seed: MICE % f"m = {DRAWS}, seed = {seed + 1}{options}")
+
+
+def by_draws(
+    script: Callable[[int], str], limit: int | None = None
+) -> Callable[[pd.DataFrame, int], Filled]:
+    """Fill with the median or the most frequent level of draws that a script of R makes."""
 
     def fill(X: pd.DataFrame, seed: int) -> Filled:
         codes, filled = Codes(X), {}
-        draws, seconds, _ = mice_draws(X, f"m = {DRAWS}, seed = {seed + 1}{options}")
+        draws, seconds, _ = draws_in_r(X, script(seed), limit)
         for name, values in zip(X, draws, strict=True):
             pooled = np.median(values, axis=1) if codes.is_number(name) else most_frequent(values)
             filled[name] = codes.column(name, pooled)
@@ -302,6 +332,7 @@ METHODS: dict[str, Callable[[pd.DataFrame, int], Filled]] = {
     "gcimpute": gcimpute_full,
     "mice": mice(""),
     "mice pmm": mice(', method = "pmm"'),
+    "Amelia": by_draws(lambda seed: AMELIA % (seed + 1, DRAWS), LIMIT),
     "IterativeImputer": by_numbers(lambda: IterativeImputer(random_state=0)),
     "KNNImputer": by_numbers(KNNImputer),
     "random forests": forests,

@@ -20,7 +20,7 @@ UNSEEN = ("penguins", "wages", "pbc", "houses", "scat", "work")
 MORE = ("chile", "beps", "copula", "clusters")
 """Further ones, two of them simulated."""
 
-FROM_R = ("mice", "MASS", "carData", "AER", "modeldata", "palmerpenguins", "survival")
+FROM_R = ("mice", "Amelia", "MASS", "carData", "AER", "modeldata", "palmerpenguins", "survival")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ LIST = (
         "Tables of numbers and categories",
         ("speed", "time", *SEEN, *UNSEEN, *MORE),
         threads=1,
-        peers=("gcimpute", "mice"),
+        peers=("gcimpute", "mice", "Amelia"),
         needs={"": ("gcimpute",)} | {name: FROM_R for name in ("time", *SEEN, *UNSEEN, *MORE)},
     ),
     Section(
