@@ -1,5 +1,6 @@
 """Units to the ends of the floating-point range, and rows that do not differ at all."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,13 +10,15 @@ from dualpca import (
     PCA,
     PPCA,
     BayesianPCA,
+    DualPPCA,
     FactorAnalysis,
     Imputer,
     KernelPCA,
     MixturePPCA,
+    ProbabilisticKernelPCA,
     TwinKernelPCA,
 )
-from dualpca.errors import DegenerateError, ScaleError
+from dualpca.errors import DegenerateError, ScaleError, ScaleWarning
 from dualpca.kernels import ArcCosine, Cosine, Polynomial
 from dualpca.preimages.iterative import LBFGSSteps
 
@@ -164,3 +167,34 @@ def test_steps_of_descent_do_not_depend_on_the_unit_of_what_falls(unit):
         np.testing.assert_allclose(D, expected.direction(plain, Z)[0], rtol=1e-10)
         np.testing.assert_allclose(slope, np.sum(target.gradient(Z) * D, axis=1), rtol=1e-12)
         Z = Z + 0.1 * D
+
+
+FROM_ROWS = ("linear", "rbf", "poly", "sigmoid", "laplacian", "cosine", "matern")
+
+
+@pytest.mark.parametrize("scale", [1e154, 1e155, 1e200, 1e300])
+@pytest.mark.parametrize("model", [KernelPCA, DualPPCA, ProbabilisticKernelPCA])
+@pytest.mark.parametrize("kernel", FROM_ROWS)
+def test_kernels_of_rows_too_large_fit_or_say_so(kernel, model, scale):
+    # distances that are infinite less themselves are NaN, and a width found from them is 0
+    X = np.random.default_rng(0).normal(size=(30, 4)) * scale
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScaleWarning)  # laplacian: rows are equally far apart
+        try:
+            found = model(2, kernel=kernel).fit(X).transform(X)
+        except ScaleError as error:
+            assert kernel not in ("laplacian", "cosine") and "Divide it" in str(error)
+        else:
+            assert kernel in ("laplacian", "cosine") and np.all(np.isfinite(found))
+
+
+def test_kernels_of_large_rows_with_a_width_of_theirs_are_those_of_small_ones():
+    X = table(30, 3)
+    for width in ({"gamma": 0.1}, {"gamma": "median"}):
+        a = KernelPCA(2, kernel="rbf", **width).fit(X).transform(X)
+        if width["gamma"] == 0.1:
+            width = {"gamma": 0.1 / 1e240}
+        b = KernelPCA(2, kernel="rbf", **width).fit(X * 1e120).transform(X * 1e120)
+        np.testing.assert_allclose(b, a, atol=1e-9)
+    with pytest.raises(ScaleError, match="Divide it"):
+        KernelPCA(2, kernel="rbf", gamma="median").fit(X * 1e155)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dualpca import PPCA
+from dualpca import PCA, PPCA, BayesianPCA
 from dualpca.models.streaming import (
     COMPLETE_STEPS,
     STEPS,
@@ -202,3 +202,15 @@ def test_the_steps_of_all_chunks_are_counted():
     assert counts[0] > 0 and counts == sorted(set(counts))
     complete = model.partial_fit(source.complete(20)).n_iter_
     assert np.diff([*counts, complete]).tolist() == [STEPS, STEPS, COMPLETE_STEPS]
+
+
+@pytest.mark.parametrize("name", ["qr", "gram"])
+def test_solvers_that_need_all_rows_are_refused_before_the_first_chunk(name):
+    # they were accepted, and the model said 'Scatter has no thin factor' when it was read
+    X = Source(share=0.0).rows(60)
+    models = [PPCA(2, solver=name), BayesianPCA(2, solver=name), PCA(2, svd_solver=name)]
+    for model in [*models, *([PCA(2, svd_solver="full")] if name == "qr" else [])]:
+        with pytest.raises(ValueError, match=r"solver must be one of .*rows in memory"):
+            model.partial_fit(X)
+    for model in (PPCA(2, solver="krylov"), PCA(2, svd_solver="covariance_eigh")):
+        assert model.partial_fit(X).components_.shape == (2, X.shape[1])

@@ -15,6 +15,7 @@ from dualpca.errors import StreamWarning, expected, warn
 from dualpca.estimators._checks import check_weights, named_columns
 from dualpca.estimators._types import Rows, Weights
 from dualpca.gaussian import check_request
+from dualpca.models.spiked import check_chunks_solver
 from dualpca.models.streaming import Stream
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def by_moments(
         stream: MomentStream | None, seen: float, table: InMemoryTable, request: Any
     ) -> tuple[MomentStream, float]:
         check_request(request.n_components, sys.maxsize, table.d, "auto")
+        check_chunks_solver(getattr(request, "solver_given", request.solver))
         old, counted = (None, 0) if stream is None else stream[:2]
         state, count = absorb(old, table, request)
         seen = state.n if table.weights is not None else round(state.n)

@@ -153,6 +153,7 @@ class KernelChoice:
         if backend.is_sparse(X) and not found.sparse:
             what = "one that accepts sparse rows (linear, polynomial, sigmoid, rbf, matern)"
             raise ValueError(expected("kernel", what, found, "Or give X.toarray()."))
+        refuse_far_rows(found, X)
         if not (self.width_is_open and has_width(found)):
             return found.resolve(X)
         if not self.finds_width:
@@ -162,6 +163,32 @@ class KernelChoice:
         found = with_width(found, X, weights)
         note(f"width found from the rows: {found}")
         return found
+
+
+SAFE_ENTRY = 1e70
+"""Largest entry up to which squares and cubes of inner products are within the range of float64."""
+
+
+def refuse_far_rows(kernel: Kernel, X: Array) -> None:
+    """Refuse rows whose inner products or distances overflow: those with the largest entries tell.
+
+    A width found from such distances would be 0, and their kernel NaN, which no solver accepts.
+    """
+    xp = backend.namespace(X)
+    if backend.is_sparse(X) or backend.is_sparse_tensor(X) or 0 in X.shape:
+        return
+    if float(xp.max(X)) < SAFE_ENTRY and float(xp.min(X)) > -SAFE_ENTRY:
+        return
+    ends = (int(end(xp.reshape(X, (-1,)))) // int(X.shape[1]) for end in (xp.argmax, xp.argmin))
+    rows = backend.working(xp.stack([X[end, :] for end in ends], axis=0))
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            K = kernel.resolve(rows)(rows, rows)
+        total = float(xp.sum(xp.abs(K / 4)))
+    except (FloatingPointError, ValueError):  # a width of 0, of distances that are infinite
+        total = math.inf
+    if not math.isfinite(total):
+        raise ScaleError("the kernel overflows: X is too large. Divide it by a constant first.")
 
 
 JUDGED_ROWS = 400

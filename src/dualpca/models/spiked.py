@@ -461,8 +461,12 @@ GRAM = "gram"
 
 def check_solver(table: Table, name: str) -> None:
     """Refuse a solver that needs all rows at once for a chunked table."""
-    if isinstance(table, InMemoryTable) or (table.by_columns is not None and name == GRAM):
-        return
+    if not isinstance(table, InMemoryTable) and (table.by_columns is None or name != GRAM):
+        check_chunks_solver(name)
+
+
+def check_chunks_solver(name: str) -> None:
+    """Refuse a solver that needs all rows at once where only their moments are known."""
     kinds = [kind for kind in SOLVERS.values() if kind.on_chunks]
     names = ["auto", *(kind.name for kind in kinds), *(n for kind in kinds for n in kind.svd_names)]
     if name not in names:
