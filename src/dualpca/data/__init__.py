@@ -7,7 +7,7 @@ NaN), `units` (standardised and skewed columns), `kinds` (columns of any kind) a
 entries held out). `atomic` replaces files whole or not at all.
 """
 
-from dualpca.data.atomic import replacing, target_of
+from dualpca.data.atomic import reading, replacing, sync_folder, target_of
 from dualpca.data.base import ChunkedTable, Table, join, numbered
 from dualpca.data.columns import WideRows, wide_rows
 from dualpca.data.folds import FOLDS, EntryFolds, changed, fold_rows, row_folds, subset_columns

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from stat import S_IMODE
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
@@ -52,25 +53,100 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     part = target.with_name(f".dualpca-{token_hex(8)}.part")
     nameless = _nameless(target)
     try:
-        with open(_created(part, target) if nameless is None else nameless, "w+b") as file:
+        descriptor = _created(part, target) if nameless is None else nameless
+        with Part.opened(descriptor, target) as file:
             with suppress(OSError, AttributeError):  # no old file, or a system without modes
-                os.fchmod(file.fileno(), S_IMODE(os.stat(target).st_mode))
+                os.fchmod(descriptor, S_IMODE(os.stat(target).st_mode))
             yield file
             file.flush()
-            os.fsync(file.fileno())
-            if nameless is not None:
-                with _folder(target) as folder:  # with it, Python asks for links to be followed
-                    source = f"/proc/self/fd/{nameless}"
-                    os.link(source, part.name, dst_dir_fd=folder, follow_symlinks=True)
-        os.replace(part, target)
-    except BaseException as error:
+            with _naming(target):
+                os.fsync(descriptor)
+                if nameless is not None:
+                    _name(nameless, part)
+        with _naming(target):
+            os.replace(part, target)
+    except BaseException:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        if isinstance(error, OSError) and str(error.filename).endswith(part.name):
-            raise _named(error, target) from None
         raise
-    with suppress(OSError), _folder(target) as folder:  # have the new name on the disk too
+    sync_folder(target)
+
+
+def sync_folder(target: Path) -> None:
+    """Have the name of a file on the disk too, where the system can do that.
+
+    Examples
+    --------
+    >>> sync_folder(Path("a.txt"))
+    """
+    with suppress(OSError), _folder(target) as folder:
         os.fsync(folder)
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file where the system fails to read it, which it does not do by itself.
+
+    Examples
+    --------
+    >>> with reading("a.txt"):
+    ...     raise OSError(5, "Input/output error")
+    Traceback (most recent call last):
+        ...
+    OSError: [Errno 5] cannot be read: Input/output error: 'a.txt'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        why = f"cannot be read: {error.strerror}"
+        raise OSError(error.errno, why, os.fspath(path)) from None
+
+
+class Part(io.FileIO):
+    """The temporary file; where it cannot be written, errors name the file that was asked for."""
+
+    def __init__(self, descriptor: int, target: Path) -> None:
+        self.target = target
+        super().__init__(descriptor, "w+b")
+
+    @classmethod
+    def opened(cls, descriptor: int, target: Path) -> io.BufferedRandom:
+        """Return the file behind a buffer; the descriptor is closed if there is no memory."""
+        try:
+            raw = cls(descriptor, target)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return io.BufferedRandom(raw)
+
+    def write(self, data: Any) -> int:
+        """Write as much as the system takes at once."""
+        with _naming(self.target):
+            return super().write(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Make the file as long as this."""
+        with _naming(self.target):
+            return super().truncate(size)
+
+
+@contextmanager
+def _naming(target: Path) -> Iterator[None]:
+    """Raise errors about a temporary file as errors about the file that was asked for."""
+    try:
+        yield
+    except OSError as error:
+        why = f"cannot write here: {error.strerror}"
+        raise OSError(error.errno, why, str(target)) from None
+
+
+def _name(nameless: int, part: Path) -> None:
+    """Give a file its first name; asked with a folder, Python lets links be followed."""
+    with _folder(part) as folder:
+        source = f"/proc/self/fd/{nameless}"
+        os.link(source, part.name, dst_dir_fd=folder, follow_symlinks=True)
 
 
 @contextmanager
@@ -99,12 +175,5 @@ def _created(part: Path, target: Path) -> int:
     """Create a file that was not there, not even as a link, and return its descriptor."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    try:
+    with _naming(target):
         return os.open(part, flags, 0o666)
-    except OSError as error:
-        raise _named(error, target) from None
-
-
-def _named(error: OSError, target: Path) -> OSError:
-    """Return an error about a temporary file as one about the file that was asked for."""
-    return OSError(error.errno, f"cannot write here: {error.strerror}", str(target))

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dualpca.data import Host, replacing
+from dualpca.data import Host, reading, replacing
 from dualpca.errors import ModelFileError
 
 BEGINNING = b'{"__metadata__":{"sha256":"'
@@ -108,7 +108,10 @@ def read_container(path: str | os.PathLike[str]) -> tuple[dict[str, Host], str]:
     """
     # without waiting for the other end of a pipe; pipes are refused next
     waiting = getattr(os, "O_NONBLOCK", 0)
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | waiting)) as file:
+    with (
+        reading(path),
+        open(path, "rb", opener=lambda name, flags: os.open(name, flags | waiting)) as file,
+    ):
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise _refusal("it is not a regular file")

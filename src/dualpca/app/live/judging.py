@@ -30,7 +30,7 @@ from dualpca.app.live.following import FileTail, Place, StreamTail, Tell
 from dualpca.app.live.records import Records, Rows
 from dualpca.app.live.words import MOST_SENSORS, reason, sensor_words, shares, title
 from dualpca.app.tables.columns import named_rows
-from dualpca.data import target_of
+from dualpca.data import sync_folder, target_of
 from dualpca.errors import ModelFileError
 
 KEPT = 100
@@ -103,7 +103,10 @@ class Out:
     def __init__(self, path: str, kept: Kept | None, whole: bool) -> None:
         self.path = path
         target = target_of(path)
+        is_new = not target.exists()
         self.file = open(target, "ab")
+        if is_new:  # a state must not count lines of a file whose name a power loss takes
+            sync_folder(target)
         size = self.file.tell()
         length = kept.length if kept is not None and kept.path == str(target) else size
         self.more = 0  # lines that stay and that the state does not count
