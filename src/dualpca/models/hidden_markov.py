@@ -922,9 +922,9 @@ def fit_sequence_classes(
     found = SequenceClassesModel(tuple(models), prior, classes, space)
     if len(which) > SEQUENCES_PER_PARAMETER * found.n_parameters() or len(classes) < 2:
         return found
-    rows: Array = Z.rows  # type: ignore[attr-defined]
+    every: Array = Z.rows  # type: ignore[attr-defined]
     alike = replace(request, unit=unit)
-    certainty = certainty_of_left_out(found, rows, np.asarray(lengths), which, alike)
+    certainty = certainty_of_left_out(found, every, np.asarray(lengths), which, alike)
     return replace(found, certainty=certainty)
 
 
