@@ -49,7 +49,11 @@ def test_the_posterior_covariance_has_a_noise_variance(world):
     dense = np.eye(q) - W.T @ np.linalg.solve(C, W)  # Gaussian conditioning
     np.testing.assert_allclose(dense, s2 * n * np.diag(1 / lam[:q]), atol=1e-12)
     assert different(n * np.diag(1 / lam[:q]), dense)
-    _, covariance = DualPPCA(q, kernel="linear", noise_dim=5).fit(world["X"]).posterior(world["X"])
+    _, covariance = (
+        DualPPCA(q, kernel="linear", noise_dim=5)
+        .fit(world["X"])
+        .posterior(world["X"], parameters="fixed")
+    )
     np.testing.assert_allclose(covariance[0], dense, atol=1e-9)
 
 

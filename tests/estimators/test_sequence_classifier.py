@@ -1,5 +1,7 @@
 """Sequences are classified by Bayes' rule, in one space for all classes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -8,6 +10,7 @@ from sklearn.model_selection import cross_val_score
 from dualpca import HiddenMarkovPCA, SequenceClassifier
 from dualpca.errors import CollapseWarning
 from dualpca.kernels import RBF
+from dualpca.models import hidden_markov
 from tests.tolerances import assert_close
 
 LEFT = {"topology": "left-to-right"}
@@ -46,7 +49,7 @@ def test_probabilities_are_bayes_rule_over_the_models():
     joint = np.stack([m.score_sequences(flat, lengths) for m in rule.models_], axis=1)
     joint = joint + np.log([13 / 25, 12 / 25])
     bayes = np.exp(joint - logsumexp(joint, axis=1)[:, None])
-    assert_close(rule.predict_proba(X), bayes, "density")
+    assert_close(rule.predict_proba(X, parameters="fixed"), bayes, "density")
     assert_close(rule.predict_proba(X).sum(axis=1), np.ones(25), "exact")
     given = SequenceClassifier(HiddenMarkovPCA(2, 1), priors=[0.0, 1.0]).fit(X, y)
     assert np.all(given.predict(X) == "up")
@@ -194,3 +197,89 @@ def test_by_default_every_class_has_its_own_states_in_common_units():
     wanted = SequenceClassifier(HiddenMarkovPCA(2, 1)).fit([rows / [1.0, 1e4] for rows in X], y)
     assert raw.scale_ is not None and wanted.scale_ is None
     assert np.all(raw.predict(X) == y)
+
+
+# --- How sure ------------------------------------------------------------------------------------
+
+
+def turning(m, seed, length=8):
+    """Return sequences that stay or turn, hard to tell apart, and which they do."""
+    rng, y = np.random.default_rng(seed), np.arange(m) % 2
+    X = []
+    for stays in y:
+        up = np.cumsum(rng.random(length) < (0.15 if stays else 0.5)) % 2
+        X.append(1.5 * up[:, None] * np.ones(3) + rng.normal(size=(length, 3)))
+    return X, y
+
+
+def request_of(rule, X):
+    return replace(rule._request(), unit=float(np.concatenate(X).var(axis=0).mean()))
+
+
+def test_certainty_is_that_of_sequences_left_out():
+    """A power of likelihoods under which sequences left out have their classes most probably."""
+    X, y = turning(24, 0)
+    rule = SequenceClassifier(HiddenMarkovPCA(2, 1, random_state=0), priors=[0.3, 0.7]).fit(X, y)
+    assert 0 < rule.certainty_ < 1
+    found = rule.score_classes(X)
+    for c, model in enumerate(rule.models_):
+        own = np.flatnonzero(y == c)
+        for held in np.array_split(own, 5):
+            rows, lengths = rows_of([X[i] for i in own if i not in held])
+            few = hidden_markov.refitted(
+                model._model.density, rows, np.array(lengths), request_of(rule, X)
+            )
+            alone = HiddenMarkovPCA(2, 1).fit(rows, lengths=lengths)
+            alone._model = replace(alone._model, density=few)
+            found[held, c] = alone.score_sequences(*rows_of([X[i] for i in held]))
+    powers = np.linspace(0.02, 1, 200)
+    joint = powers[:, None, None] * found + np.log([0.3, 0.7])
+    chance = joint - logsumexp(joint, axis=2)[:, :, None]
+    best = powers[np.argmax(chance[:, np.arange(24), y].sum(axis=1))]
+    assert rule.certainty_ == pytest.approx(best, abs=0.01)
+    tempered = rule.certainty_ * rule.score_classes(X) + np.log([0.3, 0.7])
+    bayes = np.exp(tempered - logsumexp(tempered, axis=1)[:, None])
+    assert_close(rule.predict_proba(X), bayes, "density")
+
+
+def test_a_fit_to_the_others_forgets_the_sequences_left_out():
+    X, y = turning(24, 1)
+    rule = SequenceClassifier(HiddenMarkovPCA(2, 1, random_state=0)).fit(X, y)
+    own = [X[i] for i in np.flatnonzero(y == 0)]
+    rows, lengths = rows_of(own[3:])
+    request = request_of(rule, X)
+    start = rule.models_[0]._model.density
+    near = hidden_markov.refitted(start, rows, np.array(lengths), request)
+    whole = HiddenMarkovPCA(2, 1).fit(rows, lengths=lengths)
+    score = [
+        np.mean(replace(whole._model, density=d).loglikelihoods(rows, np.array(lengths)))
+        for d in (start, near)
+    ]
+    assert score[1] > score[0] + 0.05  # the others alone are likelier than with the left out
+
+
+def test_sequences_that_are_easy_to_tell_or_many_or_alone_leave_certainty_be():
+    X, y = ramps(12)
+    assert SequenceClassifier(HiddenMarkovPCA(3, 1, **LEFT)).fit(X, y).certainty_ > 0.9
+    X, y = turning(13, 2)
+    y[:] = 0
+    y[5] = 1
+    assert SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(X, y).certainty_ == 1
+    X, y = turning(400, 3, 4)
+    assert SequenceClassifier(HiddenMarkovPCA(2, 0)).fit(X, y).certainty_ == 1
+    with pytest.raises(ValueError, match="parameters must be one of"):
+        SequenceClassifier(HiddenMarkovPCA(2, 1)).fit(X[:12], y[:12]).predict_proba(X, parameters=1)
+
+
+@pytest.mark.slow
+def test_classes_are_right_as_often_as_they_are_said_to_be():
+    right, said = [], []
+    for seed in range(25):
+        X, y = turning(30, seed)
+        new, truth = turning(300, 1000 + seed)
+        p = SequenceClassifier(HiddenMarkovPCA(2, 1, random_state=0)).fit(X, y).predict_proba(new)
+        top = p.max(axis=1)
+        some = (top > 0.5) & (top < 0.95)
+        right.append(np.sum(p.argmax(axis=1)[some] == truth[some]) / 300)
+        said.append(np.sum(top[some]) / 300)
+    assert np.mean(right) == pytest.approx(np.mean(said), abs=0.05)

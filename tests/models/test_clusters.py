@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.cluster import KMeans
 
-from dualpca.models.clusters import Filled, centroids, kmeans, kmeans_runs, members, seeds
+from dualpca.models.clusters import Filled, centroids, cuts, kmeans, kmeans_runs, members, seeds
 from tests.models.emission_cases import groups, holes
 
 X = np.array([[0.0], [1.0], [1.5], [4.0], [9.0]])
@@ -131,3 +131,23 @@ def test_runs_of_k_means_end_where_lloyd_s_iteration_stays():
     copies = np.repeat(np.eye(3), 4, axis=0)
     for labels in kmeans_runs(copies, 4, 3, rng):  # fewer distinct rows than clusters
         assert np.all(np.bincount(labels, minlength=4) > 0)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize("K", [2, 3])
+def test_cuts_are_across_the_principal_axes_in_parts_of_equal_weight(K, missing):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 5)) * [16.0, 8.0, 4.0, 2.0, 1.0] + 3
+    w = rng.uniform(0.5, 2, 60)
+    if missing:
+        rows[rng.random(rows.shape) < missing] = np.nan
+    found = cuts(rows, K, 3, w)
+    R = Filled.of(rows, w).R
+    _, V = np.linalg.eigh((R * w[:, None]).T @ R)
+    assert found.shape == (3, 60) and found.max() == K - 1
+    for p, labels in enumerate(found):
+        y = R @ V[:, -1 - p]
+        mass = np.bincount(labels, w)
+        assert np.ptp(mass) < 2 * w.max()
+        order = labels[np.argsort(y)]
+        assert np.mean(np.abs(np.diff(order)) > 0) < 0.2  # runs along the axis, one way or other

@@ -85,7 +85,7 @@ def test_posterior_is_the_primal_one(name, center, q):
     assert model.noise_dim_ == DIMENSIONS[name][center]
     dense = dual_oracles.dual(kernel(X, X), q, center, r=DIMENSIONS[name][center])
     mean, cov = oracles.posterior(dense.F, dense.primal)
-    found, found_cov = model.posterior(X)
+    found, found_cov = model.posterior(X, parameters="fixed")
     assert_close(aligned(found, mean), mean, "vector")
     assert_close(found_cov[0], cov, "vector")
     assert_close(model.transform(X), found, "exact")
@@ -102,7 +102,11 @@ def test_published_formulas_hold_for_new_points(name, center, q):
     h = kc @ A * n / lam
     assert_close(model.transform(new), h, "vector")
     assert_close(model.reconstruct_kernel(new), h @ A.T @ Kc, "vector")
-    assert_close(model.posterior(new)[1][0], np.diag(model.noise_variance_ * n / lam), "vector")
+    assert_close(
+        model.posterior(new, parameters="fixed")[1][0],
+        np.diag(model.noise_variance_ * n / lam),
+        "vector",
+    )
     s = dual_oracles.squared_norms(kernel(new, X), np.diag(kernel(new, new)), K, center)
     y2 = np.sum((h * lam / n / np.sqrt(lam / n - model.noise_variance_)) ** 2, axis=1)
     assert_close(model.novelty(new), s - y2, "vector", scale=s.max())
@@ -127,10 +131,13 @@ def test_uncentred_reconstruction_compares_with_the_kernel_itself(name, center, 
 def test_posterior_from_kernel_values(name, center, q):
     model, X, kernel = fitted(name, center, q)
     new = rows(6, seed=1)
-    expected = model.posterior(new)
+    expected = model.posterior(new, parameters="fixed")
     raw = kernel(new, X)
     kc = dual_oracles.cross(raw, kernel(X, X), center)
-    for found in (model.posterior_kernel(raw), model.posterior_kernel(kc, centered=True)):
+    for found in (
+        model.posterior_kernel(raw, parameters="fixed"),
+        model.posterior_kernel(kc, centered=True, parameters="fixed"),
+    ):
         assert_close(found[0], expected[0], "vector")
         assert_close(found[1], expected[1], "exact")
 
@@ -145,7 +152,9 @@ def test_without_noise_it_is_kernel_pca(center):
     model = DualPPCA(4, gamma=GAMMA, center=center, noise_variance=1e-13).fit(X)
     ell = classic.eigenvalues_ / len(X)
     assert_close(model.transform(new) * np.sqrt(ell), classic.transform(new), "vector")
-    assert_close(model.posterior(new)[1], np.zeros((6, 4, 4)), "vector", scale=1.0)
+    assert_close(
+        model.posterior(new, parameters="fixed")[1], np.zeros((6, 4, 4)), "vector", scale=1.0
+    )
     projected = classic.transform(new) @ (classic.eigenvectors_ * np.sqrt(classic.eigenvalues_)).T
     assert_close(model.reconstruct_kernel(new), projected, "vector")
     y = classic.inverse_transform(classic.transform(new))
@@ -159,7 +168,7 @@ def test_as_many_components_as_the_rank_is_the_identity_on_the_span(center, rank
     Kc = dual_oracles.centre(rbf_kernel(X, X, 3.0), center=center)
     assert model.noise_variance_ == 0 and np.isinf(model.loglikelihood_) == center
     assert_close(model.reconstruct_kernel(X), Kc, "vector")
-    assert not np.any(model.posterior(X)[1])
+    assert not np.any(model.posterior(X, parameters="fixed")[1])
     draws = model.sample_kernel(4, random_state=0)
     assert np.all(np.isfinite(draws))
     if center:
@@ -181,7 +190,7 @@ def test_linear_kernel_with_noise_in_the_features_is_ppca(n, d, q):
     assert_log_density(model.score_samples(new), primal.score_samples(new), d)
     mean, cov = primal.posterior(new, parameters="fixed")
     assert_close(aligned(model.transform(new), mean), mean, "vector")
-    assert_close(model.posterior(new)[1], cov, "vector")
+    assert_close(model.posterior(new, parameters="fixed")[1], cov, "vector")
     assert_close(model.reconstruct(new), primal.reconstruct(new), "vector")
     # the distribution of kernel samples is that of Xc (x - mean) for samples x of the primal
     Xc = X - X.mean(axis=0)
@@ -509,7 +518,7 @@ def test_latent_regions_cover_as_often_as_they_say():
     model, _, _ = fitted("rbf", True, 2)
     h = np.random.default_rng(0).standard_normal((20_000, 2))
     kc = model.sample_kernel_given(h, random_state=1)
-    mean, cov = model.posterior_kernel(kc, centered=True)
+    mean, cov = model.posterior_kernel(kc, centered=True, parameters="fixed")
     error = h - mean
     distance = np.einsum("ij,ijk,ik->i", error, np.linalg.inv(cov), error)
     covered = np.mean(distance <= -2 * np.log(0.1))  # chi-square of two degrees of freedom
@@ -581,7 +590,7 @@ def test_rows_with_nan_are_taken_by_expectation(name):
     model, _, _ = fitted(name, True, 2, X=holes)
     Z = model.transform(holes)
     assert np.all(np.isfinite(Z)) and np.isfinite(model.loglikelihood_)
-    mean, cov = model.posterior(holes)
+    mean, cov = model.posterior(holes, parameters="fixed")
     complete = ~np.isnan(holes).any(axis=1)
     base = model.noise_variance_ / model.explained_variance_
     assert_close(
@@ -622,7 +631,7 @@ def test_expected_posterior_covers_the_posterior_of_draws():
     model = DualPPCA(2, gamma=0.1).fit(X)
     row = X[:1].copy()
     row[0, 1] = np.nan
-    mean, cov = model.posterior(row)
+    mean, cov = model.posterior(row, parameters="fixed")
     inputs = PPCA("evidence").fit(X)
     m, S = inputs.conditional(row, parameters="fixed")
     rng = np.random.default_rng(0)
@@ -643,7 +652,11 @@ def test_ppca_to_dual_and_back():
         assert dual.loglikelihood_ == primal.loglikelihood_
         assert_log_density(dual.score_samples(new), primal.score_samples(new), 4)
         assert_close(dual.transform(new), primal.transform(new), "vector")
-        assert_close(dual.posterior(new)[1], primal.posterior(new, parameters="fixed")[1], "vector")
+        assert_close(
+            dual.posterior(new, parameters="fixed")[1],
+            primal.posterior(new, parameters="fixed")[1],
+            "vector",
+        )
         assert_close(dual.reconstruct(new), primal.reconstruct(new), "vector")
         back = dual.to_primal()
         assert back.n_iter_ == dual.n_iter_ == primal.n_iter_ >= 1
@@ -689,3 +702,39 @@ def test_what_landmarks_leave_out_is_told():
     some = DualPPCA(2, gamma=GAMMA, eigen_solver="nystrom", n_landmarks=20).fit(X)
     assert exact.trace == 0 and exact.residual < 1e-10
     assert 0 < some.approximation_error_.trace < 1 and some.approximation_error_.residual == 0
+
+
+# --- Axes and variances are estimates ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [30, 200])
+def test_a_linear_kernel_is_as_unsure_as_ppca_of_a_row_at_the_average_distance(n):
+    rng = np.random.default_rng(0)
+    W = np.linalg.qr(rng.normal(size=(8, 2)))[0] * [3.0, 2.0]
+    X = rng.normal(size=(n, 2)) @ W.T + rng.normal(size=(n, 8))
+    dual, primal = DualPPCA(2, kernel="linear").fit(X), PPCA(2).fit(X)
+    away = X.copy()
+    model = primal._model
+    off = X - model.mean
+    along = off @ model.components.T @ model.components
+    off = off - along
+    size = np.sqrt(6 * model.noise / np.sum(off * off, axis=1))[:, None]
+    away = model.mean + along + size * off  # as far off the axes as rows are on average
+    found, wanted = (m.posterior(away, parameters="estimated")[1] for m in (dual, primal))
+    assert_close(np.abs(found), np.abs(wanted), "em")
+    assert np.all(found[:, 0, 0] > dual.posterior(away, parameters="fixed")[1][:, 0, 0])
+    kernel = dual.posterior_kernel(away @ X.T, parameters="estimated")[1]
+    assert_close(kernel, found, "em")
+
+
+def test_points_with_gaps_are_less_sure_by_both():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 5)) * 2 + rng.normal(size=(60, 5))
+    model = DualPPCA(2).fit(X)
+    gaps = np.where(np.arange(5) == 1, np.nan, X)[:4]
+    unsure, sure = (model.posterior(gaps, parameters=p)[1] for p in ("auto", "fixed"))
+    more = np.diagonal(unsure - sure, axis1=1, axis2=2)
+    assert np.all(more > 0)
+    with pytest.raises(ValueError, match="parameters must be one of"):
+        model.posterior(X, parameters="none")
+    assert not np.any(DualPPCA(2, noise_variance=0).fit(X).posterior(X, parameters="estimated")[1])

@@ -13,6 +13,7 @@ from dualpca.data import refuse_nonfinite
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute, nested
 from dualpca.estimators._checks import (
+    ESTIMATED,
     check_choice,
     check_finite_result,
     check_flag,
@@ -287,23 +288,29 @@ class DualPPCA(PreImageEstimator):
         return self._working.posterior_mean(X)
 
     @on_rows()
-    def posterior(self, X: Array) -> tuple[Array, Array]:
+    def posterior(self, X: Array, *, parameters: str = "auto") -> tuple[Array, Array]:
         """Return mean and covariance of the latents given each point.
 
         Parameters
         ----------
         X : array of shape (m, d), items, or kernel values (m, n)
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'estimated': covariances count that axes and variances are estimates. 'fixed': they
+            take them as known. 'auto': as estimates, unless there are so many points that it does
+            not show.
 
         Returns
         -------
         mean : array of shape (m, q)
         covariance : array of shape (m, q, q)
-            σ²nΛ⁻¹ = diag(σ²/ℓ), the same for every complete point (then a view of one matrix).
+            σ²nΛ⁻¹ = diag(σ²/ℓ), and what the errors of axes and variances add. With fixed
+            parameters it is the same for every complete point (then a view of one matrix).
             Rows with NaN are less certain by the covariance of their coordinates.
 
         Notes
         -----
-        The covariance is that of noise in feature space, which has one size for all rows and falls
+        Theory 20, for a point at the average distance from the axes. The covariance is that of
+        noise in feature space, which has one size for all rows and falls
         like 1/n. It says nothing of errors in the columns of X: see `latent_covariance`.
 
         Examples
@@ -317,9 +324,19 @@ class DualPPCA(PreImageEstimator):
         ((150, 2), (150, 2, 2))
         """
         self._know_inputs(X)
-        return self._working.posterior_mean(X), self._working.posterior_covariance(X)
+        model, estimated = self._working, self._estimated(parameters)
+        mean = model.posterior_mean(X)
+        return mean, model.posterior_covariance(X, mean if estimated else None)
 
-    def posterior_kernel(self, K: Rows, centered: bool = False) -> tuple[Array, Array]:
+    def _estimated(self, parameters: str) -> bool:
+        """Return True if covariances are to count that axes and variances are estimates."""
+        check_choice("parameters", parameters, ESTIMATED)
+        errors = self._working.errors if parameters != "fixed" else None
+        return errors is not None and (errors.matter or parameters == "estimated")
+
+    def posterior_kernel(
+        self, K: Rows, centered: bool = False, *, parameters: str = "auto"
+    ) -> tuple[Array, Array]:
         """Return mean and covariance of the latents given kernel values against `X_fit_`.
 
         Parameters
@@ -328,6 +345,8 @@ class DualPPCA(PreImageEstimator):
             k(x, x_i); or kc, centred with the training means, as `sample_kernel` gives them.
         centered : bool, default=False
             Whether K is centred already.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            As in `posterior`.
 
         Returns
         -------
@@ -348,7 +367,9 @@ class DualPPCA(PreImageEstimator):
         values, kc = self._centred_kernel(K, centered, "posterior_kernel")
         Y = model.kernel_coordinates(kc)
         mean = model.gaussian.posterior_mean(check_finite_result(Y, values))
-        found = backend.cast_like(mean, values), model.shared_covariance(values)
+        estimated = self._estimated(parameters)
+        covariance = model.uncertain(mean) if estimated else model.shared_covariance(values)
+        found = backend.cast_like(mean, values), backend.cast_like(covariance, values)
         return self._home(found, K)  # type: ignore[no-any-return]
 
     def _centred_kernel(self, K: Rows, centered: bool, method: str) -> tuple[Array, Array]:

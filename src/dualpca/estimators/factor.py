@@ -211,6 +211,11 @@ class FactorAnalysis(LinearEstimator):
         mean : array of shape (n, q)
         covariance : array of shape (n, q, q)
 
+        Notes
+        -----
+        Theory 20. Parameters are drawn from their posterior at the first call (48 draws, by the
+        covariance of the fit), O(dq²) each; a row then costs what it does under 48 models.
+
         Examples
         --------
         >>> from sklearn.datasets import load_wine

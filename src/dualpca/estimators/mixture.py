@@ -387,12 +387,16 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return backend.namespace(joint).argmax(joint, axis=1)
 
     @on_rows("n_mixtures_")
-    def predict_proba(self, X: Array) -> Array:
+    def predict_proba(self, X: Array, *, parameters: str = "auto") -> Array:
         """Return the probability of every component given what each row observed.
 
         Parameters
         ----------
         X : array of shape (n, d)
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'estimated': probabilities count that the parameters are estimates, which makes them
+            less sure; the most probable component stays. 'fixed': they take them as known. 'auto':
+            as estimates, unless there are so many rows that it does not show.
 
         Returns
         -------
@@ -407,7 +411,13 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         >>> model.predict_proba(X).sum(axis=1)[:3].round(6)
         array([1., 1., 1.])
         """
-        return self._working.responsibilities(X)
+        model = self._working
+        return model.probabilities(X) if self._estimated(parameters) else model.responsibilities(X)
+
+    def _estimated(self, parameters: str) -> bool:
+        """Return True if answers are to count that the parameters are estimates."""
+        _checks.check_choice("parameters", parameters, _checks.ESTIMATED)
+        return parameters == "estimated" or (parameters == "auto" and self._working.matter)
 
     @on_rows(cast=False)
     def score_samples(self, X: Array) -> Array:
@@ -538,7 +548,9 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self._working.coordinates(X)
 
     @on_rows()
-    def posterior(self, X: Array, component: int) -> tuple[Array, Array]:
+    def posterior(
+        self, X: Array, component: int, *, parameters: str = "auto"
+    ) -> tuple[Array, Array]:
         """Return mean and covariance of the latents under one component.
 
         Parameters
@@ -546,6 +558,8 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         X : array of shape (n, d)
         component : int
             k, from 0.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            Whether covariances count that the parameters are estimates, as in `predict_proba`.
 
         Returns
         -------
@@ -565,8 +579,9 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         _checks.check_number("component", component, 0, integer=True)
         if component >= self.n_mixtures_:
             raise ValueError(f"component must be below {self.n_mixtures_}, got {component}.")
-        found = self._working.posterior(X, int(component))
-        return found.mean, found.covariance
+        estimated, model = self._estimated(parameters), self._working
+        found: tuple[Array, Array] = model.posterior(X, int(component), estimated=estimated)
+        return found
 
     @on_rows("n_features_in_", outward=(Units.outward,))
     def reconstruct(self, X: Array) -> Array:
@@ -598,7 +613,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     @available_if(lambda self: self.kernel is None)  # type: ignore[untyped-decorator]
     @on_rows("n_features_in_", framed=True, outward=(Units.filled, Units.spread))
-    def impute(self, X: Array, return_std: bool = False) -> Any:
+    def impute(self, X: Array, return_std: bool = False, *, parameters: str = "auto") -> Any:
         """Fill every NaN with its expectation given what the row observed.
 
         Parameters
@@ -608,6 +623,8 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return_std : bool, default=False
             Also return the standard deviation of every entry, 0 where it was observed: that of a
             measurement, spread within components and between them.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            Whether deviations count that the parameters are estimates, as in `predict_proba`.
 
         Returns
         -------
@@ -625,7 +642,8 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         1.5
         """
         xp, missing = backend.namespace(X), backend.namespace(X).isnan(X)
-        mean, spread = self._working.signal(X, return_std)
+        estimated = return_std and self._estimated(parameters)
+        mean, spread = self._working.signal(X, return_std, estimated=estimated)
         filled = xp.where(missing, mean, backend.working(X))
         if spread is None:
             return filled

@@ -16,6 +16,7 @@ from dualpca.arrays import Array, backend
 from dualpca.data import Host
 from dualpca.errors import expected
 from dualpca.estimators._attributes import attribute, unit_of_columns
+from dualpca.estimators._checks import ESTIMATED, check_choice
 from dualpca.estimators._shell import Estimator, parametrized
 from dualpca.estimators._types import Column, Lengths, Rows, Weights
 from dualpca.estimators.hidden_markov import HiddenMarkovPCA, joined
@@ -45,6 +46,9 @@ class SequenceClassifier(ClassifierMixin, Estimator):
     models_ : list of HiddenMarkovPCA
         Fitted to the rows or, with a kernel, to their places in `kernel_space_`.
     priors_ : array of shape (n_classes,)
+    certainty_ : float
+        β, at most 1: P(c | X) ∝ P(c) p(X | c)^β is as sure as training sequences show that were
+        left out of the fit in turn; 1 for many sequences.
     n_parameters_ : int
         Free parameters of the models of all classes.
     scale_ : array of shape (d,) or None
@@ -79,6 +83,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
 
     classes_ = attribute("classes")
     priors_ = attribute("priors")
+    certainty_ = attribute("certainty")
     n_parameters_ = attribute("n_parameters")
     kernel_space_ = attribute("space", optional=True)
     scale_ = unit_of_columns()
@@ -225,7 +230,9 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         rows = self._asked(X, "score_classes")
         return rows, check_sequences(lengths, int(rows.shape[0]))
 
-    def predict_log_proba(self, X: Rows, lengths: Lengths = None) -> np.ndarray[Any, Any]:
+    def predict_log_proba(
+        self, X: Rows, lengths: Lengths = None, *, parameters: str = "auto"
+    ) -> np.ndarray[Any, Any]:
         """Return the logarithm of the probability of every class, for each sequence.
 
         Parameters
@@ -233,6 +240,10 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
         lengths : sequence of int, default=None
             As in `fit`.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'auto' and 'estimated': as sure as training sequences show that were left out of the
+            fit, where they are few: likelihoods are raised to the power `certainty_`. 'fixed': as
+            if the parameters were known.
 
         Returns
         -------
@@ -249,9 +260,13 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         >>> model.predict_log_proba(X).shape
         (6, 2)
         """
-        return np.asarray(self._working.log_posterior(*self._sequences(X, lengths)))
+        check_choice("parameters", parameters, ESTIMATED)
+        rows, steps = self._sequences(X, lengths)
+        return np.asarray(self._working.log_posterior(rows, steps, fixed=parameters == "fixed"))
 
-    def predict_proba(self, X: Rows, lengths: Lengths = None) -> np.ndarray[Any, Any]:
+    def predict_proba(
+        self, X: Rows, lengths: Lengths = None, *, parameters: str = "auto"
+    ) -> np.ndarray[Any, Any]:
         """Return the probability of every class, for each sequence.
 
         Parameters
@@ -259,6 +274,10 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         X : array of shape (T, d), list of tables, or array of shape (m, T, d)
         lengths : sequence of int, default=None
             As in `fit`.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'auto' and 'estimated': as sure as training sequences show that were left out of the
+            fit, where they are few: likelihoods are raised to the power `certainty_`. 'fixed': as
+            if the parameters were known.
 
         Returns
         -------
@@ -276,7 +295,7 @@ class SequenceClassifier(ClassifierMixin, Estimator):
         array([[1., 0.],
                [0., 1.]])
         """
-        return np.asarray(np.exp(self.predict_log_proba(X, lengths)))
+        return np.asarray(np.exp(self.predict_log_proba(X, lengths, parameters=parameters)))
 
     def predict(self, X: Rows, lengths: Lengths = None) -> np.ndarray[Any, Any]:
         """Return the most probable class of every sequence.

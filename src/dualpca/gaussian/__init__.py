@@ -7,8 +7,9 @@ below.
 Read `spiked` (the density), `rules` (σ², relevance), `selection` (q), `observed` (conditioning
 on what each row observed), `reference` (what the training rows say of T² and SPE),
 `control_limits` (T² and SPE of rows, and their limits), `estimated` (what errors of parameters add
-to posteriors), `loadings`, `supplementary` (columns and rows beside the model), `pooling`
-(completed tables), `fits` (regressions of other packages, for it) and `wishart`.
+to posteriors), `drawn` (the same by draws of them, for factor analysis), `loadings`,
+`supplementary` (columns and rows beside the model), `pooling` (completed tables), `fits`
+(regressions of other packages, for it) and `wishart`.
 """
 
 from dualpca.gaussian.control_limits import (
@@ -22,6 +23,7 @@ from dualpca.gaussian.control_limits import (
     judge,
     laws,
 )
+from dualpca.gaussian.drawn import ParameterDraws
 from dualpca.gaussian.estimated import LEAST_FREEDOM, WORTH_COUNTING, ParameterErrors
 from dualpca.gaussian.loadings import SHARES, angles, rotate
 from dualpca.gaussian.observed import (

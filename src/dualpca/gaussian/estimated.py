@@ -103,8 +103,7 @@ class ParameterErrors:
     @property
     def matter(self) -> bool:
         """True if the errors add a share of an average entry's variance that shows."""
-        d, q = map(int, self.factors.W.shape)
-        return (1 + q) * d > WORTH_COUNTING * self.rows * q if q else False
+        return worth_counting(self.factors, self.rows)
 
     @property
     def inflation(self) -> float:
@@ -206,6 +205,12 @@ class ParameterErrors:
                 [(W @ (C + C @ scored.Q @ C) @ W.T + own[:, :, None] * same) * outer(unknown)]
             )
         return joined(parts)[0] * self.inflation
+
+
+def worth_counting(factors: Factors, rows: float) -> bool:
+    """Return True if errors of parameters that so many rows left are worth their cost."""
+    d, q = map(int, factors.W.shape)
+    return (1 + q) * d > WORTH_COUNTING * rows * q if q else False
 
 
 def turns(g: Array, rows: float) -> tuple[Array, Array]:

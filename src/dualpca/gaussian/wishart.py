@@ -11,6 +11,8 @@ import math
 from numbers import Real
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from dualpca.arrays import Array, backend
@@ -18,6 +20,22 @@ from dualpca.errors import DegenerateError, expected
 
 ZERO_EIGENVALUE = 1e-12
 """Share of the largest eigenvalue below which one is zero."""
+
+
+def wishart_roots(rng: np.random.Generator, count: int, q: int, rho: float) -> NDArray[np.float64]:
+    """Draw lower triangles A with AAᵀ ~ W_q(ρ, I), (count, q, q), by Bartlett's decomposition.
+
+    Examples
+    --------
+    >>> A = wishart_roots(np.random.default_rng(0), 2000, 2, 5.5)
+    >>> np.mean(A @ A.swapaxes(1, 2), axis=0).round(1)
+    array([[5.5, 0. ],
+           [0. , 5.5]])
+    """
+    A = np.tril(rng.standard_normal((count, q, q)), -1)
+    each = np.arange(q)
+    A[:, each, each] = np.sqrt(rng.chisquare(rho - each, size=(count, q)))
+    return A
 
 
 def log_wishart(K: Array, scale: Array, rho: float) -> float:

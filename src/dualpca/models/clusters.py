@@ -138,6 +138,36 @@ def kmeans_runs(
     return found
 
 
+AXIS_STEPS = 8
+"""Products with the rows and back by which axes are found: nearly the principal ones will do."""
+
+
+def cuts(X: Array, K: int, axes: int, weights: Array | None = None) -> Labels:
+    """Return clusters of equal weight, cut across each of the first principal axes, (axes, n).
+
+    On the host; as many as there are features, if they are fewer. O(nd) per axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cuts(np.array([[0.0, 1.0], [9.0, 0.0], [1.0, 0.0], [8.0, 1.0]]), 2, 1).tolist()
+    [[1, 0, 1, 0]]
+    """
+    rows, w = Filled.of(X, weights), row_weights(X, weights)
+    R, root = rows.R, np.sqrt(w)[:, None]
+    V = np.random.default_rng(0).standard_normal((R.shape[1], min(axes, *R.shape)))
+    for _ in range(AXIS_STEPS):
+        V = np.linalg.qr(R.T @ (root * (root * (R @ V))))[0]
+    _, along = np.linalg.eigh((R @ V).T @ (root * root * (R @ V)))
+    Y = R @ (V @ along[:, ::-1])
+    found = np.empty((Y.shape[1], len(w)), dtype=np.int64)
+    for one, y in zip(found, Y.T, strict=True):
+        order = np.argsort(y, kind="stable")
+        before = np.cumsum(w[order]) - w[order] / 2
+        one[order] = np.minimum(K * before / np.add.reduce(w), K - 1)
+    return found
+
+
 def seeds(rows: Filled, K: int, starts: int, rng: np.random.Generator, w: Host) -> Host:
     """Return rows far apart for every run, (starts · K, d).
 

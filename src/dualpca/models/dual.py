@@ -22,6 +22,9 @@ from dualpca.arrays import Array, algebra, backend, cached_property
 from dualpca.data import InMemoryTable, Table, in_memory
 from dualpca.errors import DegenerateError, DualPCAError, expected
 from dualpca.gaussian import (
+    Factors,
+    ParameterErrors,
+    Reference,
     SpikedGaussian,
     at_least_one,
     fit_relevance,
@@ -339,9 +342,49 @@ class DualModel:
         """Return E[h | x], (m, q); with expected coordinates where values are missing."""
         return self.gaussian.posterior_mean(coordinates_on(self.projector, self.inputs, rows))
 
-    def posterior_covariance(self, rows: Array) -> Array:
-        """Return Cov[h | x], (m, q, q): one matrix for all complete rows, as a view of it."""
-        shared = self.shared_covariance(backend.vector_like(rows))
+    @cached_property
+    def errors(self) -> ParameterErrors | None:
+        """What axes and variances may be off by; None where there is no noise or no signal.
+
+        In the coordinates of the principal axes, of which the training points leave r.
+        """
+        gaussian, q = self.gaussian, self.gaussian.rank
+        if not gaussian.noise > 0 or not q:
+            return None
+        xp = backend.namespace(gaussian.values)
+        own = backend.identity(q, gaussian.spread) * gaussian.spread
+        rest = backend.asarray(np.zeros((max(int(gaussian.dim) - q, 0), q)), own)
+        W = xp.concat([own, rest], axis=0)
+        flat = 0 * W[:, 0]
+        return ParameterErrors.of(
+            Factors(W, flat, flat + gaussian.noise),
+            Reference(self.n, self.n),
+            variances=gaussian.values,
+        )
+
+    def uncertain(self, mean: Array) -> Array:
+        """Return the covariance of latents that count the errors of axes and variances, (m, q, q).
+
+        Of points as far off the axes as points are on average.
+        """
+        errors, gaussian = self.errors, self.gaussian
+        if errors is None or errors.complete is None:
+            return self.shared_covariance(mean)
+        z = backend.working(mean)
+        xp, away = backend.namespace(z), max(int(gaussian.dim) - gaussian.rank, 0)
+        shrinkage = gaussian.shrinkage
+        real = shrinkage > 0
+        Y = z * xp.where(real, 1 / xp.where(real, shrinkage, 1 + 0 * shrinkage), 0 * shrinkage)
+        size = xp.sqrt(xp.sum(Y * Y, axis=1) + away * gaussian.noise)[:, None]
+        return backend.cast_like(errors.complete.latent_covariance(z, size), mean)
+
+    def posterior_covariance(self, rows: Array, mean: Array | None = None) -> Array:
+        """Return Cov[h | x], (m, q, q): one matrix for all complete rows, as a view of it.
+
+        With posterior means it counts errors of axes and variances, and rows have their own.
+        """
+        like = backend.vector_like(rows)
+        shared = self.shared_covariance(like) if mean is None else self.uncertain(mean)
         if not is_incomplete(rows):
             return shared
         D = self.gaussian.spread / self.gaussian.values

@@ -27,6 +27,7 @@ from dualpca.gaussian import (
     FactorJudge,
     Factors,
     Judge,
+    ParameterDraws,
     ParameterErrors,
     Reference,
     Unseen,
@@ -94,19 +95,21 @@ class FactorModel:
         return self.posterior(rows)[0] if found is None else found
 
     @cached_property
-    def errors(self) -> ParameterErrors | None:
-        """What the fitted parameters may be off by; None where that is not known."""
+    def errors(self) -> ParameterDraws | None:
+        """What other parameters the rows leave possible; None where that is not known."""
         noiseless = not bool(backend.namespace(self.noise).all(self.noise > 0))
         if self.reference is None or noiseless or not self.n_components:
             return None
-        return ParameterErrors.of(self.factors, self.reference)
+        return ParameterDraws.of(self.factors, self.reference)
 
     def posterior(self, rows: Array) -> tuple[Array, Array]:
         """Return mean (n, q) and covariance (n, q, q) of the factors given each row."""
         found = observed.all_latents(self.factors, rows)
         return found.mean, found.covariance
 
-    def latents(self, rows: Array, errors: ParameterErrors | None = None) -> tuple[Array, Array]:
+    def latents(
+        self, rows: Array, errors: ParameterDraws | ParameterErrors | None = None
+    ) -> tuple[Array, Array]:
         """Return the same, with the errors of the parameters if they are given."""
         mean, covariance = self.posterior(rows)
         return mean, covariance if errors is None else errors.latent_covariance(rows)

@@ -16,8 +16,9 @@ from typing import Annotated, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
+from scipy import optimize
 
-from dualpca.arrays import Array, backend, cached_property, note
+from dualpca.arrays import Array, backend, cached_property, moved, note
 from dualpca.data import (
     ChunkedTable,
     Host,
@@ -841,6 +842,7 @@ class SequenceClassesModel:
     priors: Annotated[Vector, "c", ">= 0, sum 1"]
     classes: Annotated[Array, "labels c"]  # their labels
     space: KernelSpace | None = None
+    certainty: Annotated[float, "> 0, <= 1"] = 1.0  # β, of likelihoods of sequences left out
 
     def __post_init__(self) -> None:
         """Refuse models of another number, or of another space, than the classes have."""
@@ -859,10 +861,20 @@ class SequenceClassesModel:
         Z = emitted(self.space, rows)
         return np.stack([model.loglikelihoods(Z, lengths) for model in self.models], axis=1)
 
-    def log_posterior(self, rows: Array, lengths: Lengths) -> Vector:
-        """Return ln P(c | X) of every sequence, (m, c)."""
-        joint = self.loglikelihoods(rows, lengths) + log(self.priors)
-        return np.asarray(joint - log_sum(joint, 1)[:, None])
+    def log_posterior(self, rows: Array, lengths: Lengths, *, fixed: bool = False) -> Vector:
+        """Return ln P(c | X) of every sequence, (m, c): of P(c) p(X | c)^β, with β = 1 if `fixed`.
+
+        Parameters that fit the training sequences make new ones look surer than they are; β is as
+        sure as sequences show that were left out of the fit.
+        """
+        found = self.loglikelihoods(rows, lengths)
+        return log_shares(found, log(self.priors), 1.0 if fixed else self.certainty)
+
+
+def log_shares(loglikelihoods: Vector, log_priors: Vector, certainty: float) -> Vector:
+    """Return ln P(c | X) of P(c) p(X | c)^β, (m, c)."""
+    joint = certainty * loglikelihoods + log_priors
+    return np.asarray(joint - log_sum(joint, 1)[:, None])
 
 
 def fit_sequence_classes(
@@ -907,7 +919,100 @@ def fit_sequence_classes(
         # every class starts from the same seed, whatever the ones before have drawn
         alike = replace(request, kernel=None, unit=unit, rng=deepcopy(request.rng))
         models.append(fit_hidden_markov(InMemoryTable(rows), lengths[which == c], alike))
-    return SequenceClassesModel(tuple(models), prior, classes, space)
+    found = SequenceClassesModel(tuple(models), prior, classes, space)
+    if len(which) > SEQUENCES_PER_PARAMETER * found.n_parameters() or len(classes) < 2:
+        return found
+    every: Array = Z.rows  # type: ignore[attr-defined]
+    alike = replace(request, unit=unit)
+    certainty = certainty_of_left_out(found, every, np.asarray(lengths), which, alike)
+    return replace(found, certainty=certainty)
+
+
+SEQUENCES_PER_PARAMETER = 3
+"""Sequences beyond which those left out would show no difference."""
+
+SEQUENCE_FOLDS, LEFT_OUT_STEPS = 5, 10
+"""Parts of the sequences of a class that are left out in turn, and the steps that a fit to the
+others takes from the fit to all."""
+
+LEAST_CERTAINTY = 0.02
+
+
+def certainty_of_left_out(
+    model: SequenceClassesModel,
+    rows: Array,
+    lengths: Host,
+    which: Host,
+    request: HiddenMarkovRequest,
+) -> float:
+    """Return the β in (0, 1] under which sequences left out have their classes most probably.
+
+    Every sequence is judged by a model of its class that was fitted without it, and by those of
+    the others. 1 where a class has one sequence, and nothing can be left out.
+
+    Parameters
+    ----------
+    model : SequenceClassesModel
+        Fitted to all sequences.
+    rows : array of shape (T, m)
+        In the space in which states emit.
+    lengths, which : arrays of shape (m,)
+        Rows and class of every sequence.
+    request : HiddenMarkovRequest
+    """
+    if np.bincount(which).min() < 2:
+        return 1.0
+    plain = replace(model, space=None)
+    found, of_rows = plain.loglikelihoods(rows, lengths), np.repeat(np.arange(len(which)), lengths)
+    for c, one in enumerate(model.models):
+        own = np.flatnonzero(which == c)
+        for held in np.array_split(own, min(SEQUENCE_FOLDS, len(own))):
+            kept = np.setdiff1d(own, held)
+            some, others = (
+                backend.take(rows, np.flatnonzero(np.isin(of_rows, part))) for part in (kept, held)
+            )
+            density = refitted(one.density, some, lengths[kept], request)
+            if density is None:
+                return 1.0
+            emitted_by = density.log_emissions(backend.working(others))
+            found[held, c] = density.chain.filtered(emitted_by, lengths[held])[1]
+    priors, each = log(model.priors), np.arange(len(which))
+
+    def loss(certainty: float) -> float:
+        return -float(np.sum(log_shares(found, priors, certainty)[each, which]))
+
+    best = optimize.minimize_scalar(loss, bounds=(LEAST_CERTAINTY, 1.0), method="bounded")
+    return float(best.x) if best.fun < loss(1.0) else 1.0
+
+
+def refitted(
+    density: HiddenMarkov, rows: Array, lengths: Host, request: HiddenMarkovRequest
+) -> HiddenMarkov | None:
+    """Return a density after a few steps of Baum–Welch on some sequences; None if interrupted."""
+    emissions = moved(density.emissions, backend.working)
+    emissions = replace(
+        emissions, floor=request.floor, tied=request.tied_noise, prior=request.prior
+    )
+    start = replace(density, emissions=emissions)
+    S, M = start.shares.shape
+    sizes: dict[str, Any] = {"n_states": S, "n_components": list(emissions.ranks[::M])}
+    sized = replace(request, **sizes, kernel=None, watch=None)
+    table = InMemoryTable(rows)
+    data = Surveyed.of(table)._replace(table=table)  # without weights: blank rows are steps, too
+    steps = BaumWelch(data, {0: lengths}, sized)
+    least = request.tol * float(rows.shape[0])
+
+    def begin() -> tuple[BaumWelchState, driver.Record]:
+        at, value = steps.expect(start)
+        return at, driver.Record([value])
+
+    at, record = driver.iterate(
+        steps.step,
+        begin,
+        max_iter=LEFT_OUT_STEPS,
+        stop=lambda run: run.loglikelihoods[-1] - run.loglikelihoods[-2] <= least,
+    )
+    return None if record.interrupted else at[0]
 
 
 def check_priors(priors: str | Sequence[float] | Host, counts: Host) -> Vector:

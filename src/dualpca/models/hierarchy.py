@@ -414,7 +414,7 @@ def clusters_of(
         simplefilter("ignore", CollapseWarning)
         one = fit_mixture(rows, replace(request, n_mixtures=1, n_components=BIC))
         axes = one.components[0] @ one.mixture.emissions.loadings[0]  # z along principal axes
-        Z = backend.working(one.posterior(rows.rows, 0).mean)
+        Z = backend.working(one.posterior(rows.rows, 0)[0])
         Y = Z @ backend.working(axes).T
         Y = Y[:, : min(VIEW, int(Y.shape[1]))]
         view = InMemoryTable(Y, rows.weights)

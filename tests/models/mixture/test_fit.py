@@ -11,7 +11,7 @@ from dualpca.data import InMemoryTable
 from dualpca.errors import CollapseWarning, InterruptWarning
 from dualpca.models.clusters import kmeans_runs
 from dualpca.models.emissions import Emissions, Surveyed
-from dualpca.models.mixture import MixtureRequest, MixtureSteps
+from dualpca.models.mixture import MixtureRequest, MixtureSteps, fit, fit_mixture
 from dualpca.models.mixture.fit import START_STEPS, broken_sticks, found_at
 from tests.models.emission_cases import covariances, groups
 from tests.models.mixture.cases import assert_never_falls, with_outlier
@@ -57,6 +57,7 @@ def test_the_keyboard_leaves_weights_and_components_that_belong_together(monkeyp
         return expect(self, emissions, mass)
 
     monkeypatch.setattr(MixtureSteps, "expect", impatient)
+    monkeypatch.setattr(fit, "FEW_CUTS", 1)  # k-means gives the row a component of its own
     with pytest.warns(InterruptWarning), pytest.warns(CollapseWarning):
         model = MixturePPCA(3, 2, on_collapse="drop").fit(with_outlier())
     assert model.weights_.shape == (len(model.means_),)
@@ -171,3 +172,25 @@ def test_a_race_ends_when_all_starts_have_found_the_same_clusters():
     state, record = steps.race(clusters, (3, 2), START_STEPS)
     assert 1 < len(record.loglikelihoods) < START_STEPS
     assert np.mean(np.argmax(state.sums.resp, axis=1) == truth) > 0.9
+
+
+def crossed(rng, n=300):
+    """Return two groups that are longer than they are apart, and which rows are of which."""
+    axes = rng.normal(size=(2, 6))
+    axes *= 3 / np.linalg.norm(axes, axis=1)[:, None]
+    k = rng.integers(0, 2, n)
+    step = rng.normal(size=6)
+    means = np.outer([0, 1], 3.5 * step / np.linalg.norm(step))
+    return means[k] + rng.normal(size=(n, 1)) * axes[k] + rng.normal(size=(n, 6)), k
+
+
+def test_long_groups_are_nearly_always_found_as_well_as_from_the_truth(monkeypatch):
+    rng, lesser = np.random.default_rng(1), {1: 0, 3: 0}
+    for _ in range(25):
+        X, k = crossed(rng)
+        best = fit_mixture(InMemoryTable(X), MixtureRequest(2, 1), k).loglikelihood
+        for cut in lesser:
+            monkeypatch.setattr(fit, "FEW_CUTS", cut)
+            lesser[cut] += MixturePPCA(2, 1, random_state=0).fit(X).loglikelihood_ < best - 0.1
+    assert lesser[3] <= 1
+    assert lesser[1] >= lesser[3] + 3

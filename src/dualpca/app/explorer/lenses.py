@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -285,6 +285,8 @@ class KernelLens(Lens):
 class MixtureLens(Lens):
     """Mixtures of probabilistic PCA: every component has a latent space of its own."""
 
+    known: ClassVar[dict[str, Any]] = {"parameters": "fixed"}  # the map is that of the fit
+
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         if model.kernel is not None:
@@ -321,7 +323,7 @@ class MixtureLens(Lens):
             return super().spread(z, component)
         W, mean, noise = self._parts(component)
         X = self._named(mean[None, :])
-        own = np.asarray(self.model.posterior(X, component)[1][0], dtype=float)
+        own = np.asarray(self.model.posterior(X, component, **self.known)[1][0], dtype=float)
         scale = getattr(self.model, "scale_", None)  # W is in the units of the rows, noise not
         noise = noise if scale is None else noise * np.asarray(scale, dtype=float) ** 2
         return np.asarray(np.sqrt(np.sum((W @ own) * W, axis=1) + noise))
@@ -337,6 +339,8 @@ class MixtureLens(Lens):
 
 class TreeLens(MixtureLens):
     """Trees of maps: every node has a latent space of its own; rows are sorted into leaves."""
+
+    known: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)

@@ -28,7 +28,7 @@ from dualpca.errors import CollapseWarning, expected, warn
 from dualpca.gaussian import Incomplete, is_count
 from dualpca.kernels import Kernel
 from dualpca.models import driver
-from dualpca.models.clusters import Labels, kmeans_runs
+from dualpca.models.clusters import Labels, cuts, kmeans_runs
 from dualpca.models.emissions import (
     Emissions,
     Observations,
@@ -164,6 +164,13 @@ START_TRIES, START_STEPS, KMEANS_STEPS = 4, 10, 20
 
 k-means often puts two centres into one group and one into two; ten steps show it, and a hundred
 would not mend it (Biernacki, Celeux & Govaert 2003).
+"""
+
+FEW_CUTS, CUT_AXES = 3, 3
+"""Components up to which starts are also the rows cut across an axis, for each of the first axes.
+
+Where groups are longer than they are apart, k-means cuts across their length every time: of 400
+rows in two such groups one fit in ten ended at a lesser maximum, and none does with these.
 """
 
 START_SAMPLE, SAMPLE_PER_NUMBER = 1000, 4
@@ -419,6 +426,8 @@ class MixtureSteps:
         if near is not None and self.data.missing:  # where steps are slow
             tries = -(-tries // 4)
         found = kmeans_runs(X, K, tries, self.rng, weights, KMEANS_STEPS)
+        if 1 < K <= FEW_CUTS:
+            found = np.concatenate([found, cuts(X, K, CUT_AXES, weights)])
         if near is None or K == 1:
             return found
         return np.concatenate([found, split_clusters(near, X, K)[None]])
@@ -608,6 +617,7 @@ def fit_mixture(
         value = data.table.reduce(density, add)
     bound = history.loglikelihood / data.columns.weight
     others: dict[str, Any] = {"history": history, "selection": selection, "space": space}
+    others["n_rows"] = float(data.columns.effective_rows)
     return model_of(mixture, like, value, bound, **others)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from dualpca.arrays import Array, algebra, backend, cached_property, log_sum_exp, moved, quadratic
-from dualpca.gaussian import Latents
+from dualpca.gaussian import Latents, ParameterErrors, Reference
 from dualpca.models.driver import History
 from dualpca.models.emissions import Emissions, Observations, label_order
 from dualpca.models.kernel_space import KernelSpace
@@ -104,6 +105,7 @@ class MixtureModel:
     history: History
     selection: MixtureSelection | None = None
     space: Annotated[KernelSpace, "m d"] | None = None
+    n_rows: Annotated[float, ">= 0"] = 0.0  # effective; 0 where nothing says so
 
     def __post_init__(self) -> None:
         """Refuse axes and variances that are not those of the components."""
@@ -136,13 +138,48 @@ class MixtureModel:
         """Return p(k | x), (n, K)."""
         return self.working.responsibilities(self.points(rows))
 
+    @cached_property
+    def errors(self) -> tuple[ParameterErrors, ...] | None:
+        """What the parameters of every component may be off by, fitted to its share of the rows.
+
+        None where the number of rows is not known.
+        """
+        if not self.n_rows > 0:
+            return None
+        e, mass = self.working.emissions, self.n_rows * backend.to_numpy(self.mixture.weights)
+        rows = [Reference(n, n) for n in np.maximum(mass, 1.0).tolist()]
+        return tuple(ParameterErrors.of(e.factors(k), rows[k]) for k in range(e.K))
+
+    @property
+    def matter(self) -> bool:
+        """True if errors of parameters add something that shows to answers about any component."""
+        return self.errors is not None and any(one.matter for one in self.errors)
+
+    def probabilities(self, rows: Array) -> Array:
+        """Return p(k | x), (n, K), averaged over what the parameters may be (theory 6)."""
+        if self.errors is None or self.working.emissions.K == 1:
+            return self.responsibilities(rows)
+        points, e = self.points(rows), self.working.emissions
+        table, xp = e.table(points), backend.namespace(points)
+        sizes = xp.sum(xp.astype(~xp.isnan(points), xp.float64), axis=1)
+        found = [e.posterior(table, k) for k in range(e.K)]
+        columns = [
+            log_density_variance(one, sizes, errors.rows)
+            for one, errors in zip(found, self.errors, strict=True)
+        ]
+        return shares_unsure(self.working.joint(points), xp.stack(columns, axis=1))
+
     def log_density(self, rows: Array) -> Array:
         """Return ln p of what each row observed, (n,)."""
         return self.working.log_density(self.points(rows))
 
-    def posterior(self, rows: Array, k: int) -> Latents:
-        """Return the posterior of the latents under component k."""
-        return self.working.emissions.posterior(self.points(rows), k)
+    def posterior(self, rows: Array, k: int, *, estimated: bool = False) -> tuple[Array, Array]:
+        """Return mean and covariance of the latents under component k, (n, q) and (n, q, q)."""
+        points = self.points(rows)
+        found = self.working.emissions.posterior(points, k)
+        if not estimated or self.errors is None or not found.mean.shape[1]:
+            return found.mean, found.covariance
+        return found.mean, self.errors[k].latent_covariance(points)
 
     def _latents(self, rows: Array) -> tuple[Array, list[Latents]]:
         """Return p(k | x), (n, K), and the posterior of z under every component."""
@@ -157,21 +194,84 @@ class MixtureModel:
         weighted = [one.mean * resp[:, k : k + 1] for k, one in enumerate(found)]
         return backend.namespace(resp).concat(weighted, axis=1)
 
-    def signal(self, rows: Array, spread: bool = False) -> tuple[Array, Array | None]:
+    def signal(
+        self, rows: Array, spread: bool = False, *, estimated: bool = False
+    ) -> tuple[Array, Array | None]:
         """Return Σ_k p(k | x)(μ_k + W_k E[z | x, k]), (n, m), and the deviation of a measurement.
 
-        That counts the spread within components and between them.
+        That counts the spread within components and between them, and what errors of parameters
+        add to both if they are to be counted as `estimated`.
         """
         (resp, found), e = self._latents(rows), self.working.emissions
         means = [one.mean @ e.loadings[k].T + e.means[k, :] for k, one in enumerate(found)]
         mean = sum(resp[:, k : k + 1] * each for k, each in enumerate(means))
         if not spread:
             return mean, None
-        variance = 0 * mean
+        unsure = self.errors if estimated else None
+        resp = resp if unsure is None else self.probabilities(rows)
+        variance, points = 0 * mean, self.points(rows)
         for k, one in enumerate(found):
-            within = quadratic(one.covariance, e.loadings[k]) + e.noises[k]
+            if unsure is None or not e.ranks[k]:
+                within = quadratic(one.covariance, e.loadings[k]) + e.noises[k]
+            else:
+                noise = unsure[k].factors.psi * unsure[k].inflation
+                within = unsure[k].signal_variance(points) + noise
             variance = variance + resp[:, k : k + 1] * (within + (means[k] - mean) ** 2)
         return mean, backend.namespace(rows).sqrt(variance)
+
+
+UNTOLD = 1e-9
+"""What a row tells of an axis, of 1, below which it tells nothing."""
+
+
+def log_density_variance(found: Latents, sizes: Array, rows: float) -> Array:
+    """Return the variance of ln p(x) and ln π under a component that was fitted to n rows, (b,).
+
+    To first order, with A the squared distance along the axes, B that off them and m = |o| − q:
+
+        n var = 1 + q/2 + A²/2 + (1 + A) B + (B − m)²/2m,
+
+    the errors of the weight and the mean, of variances along axes and off them, and of turns.
+
+    Parameters
+    ----------
+    found : Latents
+    sizes : array of shape (b,)
+        |o|, the number of entries that each row observed.
+    rows : float
+        n.
+
+    Examples
+    --------
+    >>> one = Latents(np.ones((1, 1)), 0.5 * np.ones((1, 1, 1)), *np.array([[0.0], [5.0], [0.0]]))
+    >>> float(log_density_variance(one, np.array([4.0]), 100.0)[0])  # A = 2, B = 3, m = 3
+    0.125
+    """
+    xp, q = backend.namespace(found.mean), int(found.mean.shape[1])
+    told = backend.identity(q, found.mean) * (1 + UNTOLD) - found.covariance
+    z = found.mean
+    along = xp.sum(z * xp.linalg.solve(told, z[:, :, None])[:, :, 0], axis=1)
+    off, m = found.distance - along, sizes - q
+    off, m = xp.where(off > 0, off, 0 * off), xp.where(m > 1, m, xp.ones_like(m))
+    return (1 + q / 2 + along * along / 2 + (1 + along) * off + (off - m) ** 2 / (2 * m)) / rows
+
+
+def shares_unsure(joint: Array, variance: Array) -> Array:
+    """Return p(k | x) where ln π_k p(x | k) has a variance, (n, K).
+
+    A logit of mean l and variance v has an average probability of about that of l/√(1 + πv/8)
+    (MacKay 1992): logits beside the most probable component shrink, and it stays most probable.
+
+    Examples
+    --------
+    >>> shares_unsure(np.log([[0.9, 0.1]]), np.array([[1.0, 1.0]])).round(2)
+    array([[0.85, 0.15]])
+    """
+    xp = backend.namespace(joint)
+    top = xp.argmax(joint, axis=1)[:, None]
+    logit = joint - xp.take_along_axis(joint, top, axis=1)
+    both = variance + xp.take_along_axis(variance, top, axis=1)
+    return log_sum_exp(logit / xp.sqrt(1 + math.pi / 8 * both))[1]
 
 
 def model_of(

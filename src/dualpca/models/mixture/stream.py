@@ -140,7 +140,8 @@ def model_of_stream(stream: MixtureStream, request: MixtureRequest) -> MixtureMo
     like = settled.kept.weights if stream.like is None else stream.like
     value = settled.density * stream.n
     history = History((value,), 1, converged=False, endless=True)
-    return model_of(settled.kept.numbered(), like, value, settled.density, history=history)
+    found, n = settled.kept.numbered(), float(stream.n)
+    return model_of(found, like, value, settled.density, history=history, n_rows=n)
 
 
 def _times(m: Moments, factor: float) -> Moments:
