@@ -115,6 +115,7 @@ class _File:
         for line in self.bytes.splitlines(keepends=True):
             starts.append(starts[-1] + len(line))
         self.starts = starts
+        self.meaning = ast.dump(ast.parse(self.text))
 
     def replaced(self, node, text):
         a = self.starts[node.lineno - 1] + node.col_offset
@@ -387,7 +388,7 @@ class _Change:
         file, node, statement = self.file, self.node, self.statement
         source = file.replaced(node, self.new)
         try:
-            if ast.dump(ast.parse(source)) == ast.dump(ast.parse(file.text)):
+            if ast.dump(ast.parse(source)) == file.meaning:
                 return None
         except SyntaxError:
             return None

@@ -34,8 +34,8 @@ READY = (
 )
 """Imported once before all forks; what is not installed is left out."""
 
-INVALID, NOTHING = 77, 5
-"""Exit statuses: the package cannot be imported; pytest found no test."""
+INVALID, SKIPPED, NOTHING = 77, 78, 5
+"""Exit statuses: the package cannot be imported; no test ran, all were skipped or none found."""
 
 MEMORY = 8 * 2**30
 
@@ -53,7 +53,7 @@ def worker():
 def _done(task):
     """Do one task: a fault with the tests near to it, or the measuring of a test file."""
     begun, where = time.monotonic(), None
-    status, killer = 0, ""  # if no test runs the line
+    killer, ended = "", []
     Path("log.txt").write_text("")
     if "source" in task:
         where = Path("src/dualpca") / task["path"]
@@ -61,22 +61,30 @@ def _done(task):
         where.write_bytes(task["source"].encode())
         os.utime(where, (task["number"], task["number"]))  # or an older one's bytecode would do
     try:
-        for tests in task["stages"]:
-            left = begun + task["limit"] - time.monotonic()
-            status, killer = _forked(task, tests, max(left, 1.0))
-            if status not in (0, NOTHING):
+        for tests, limit in zip(task["stages"], task["limits"], strict=True):
+            status, killer = _forked(task, tests, limit) if tests else (NOTHING, "")
+            ended.append(status)
+            if status not in (0, NOTHING, SKIPPED):
                 break
     finally:
         if where is not None:
             where.write_bytes(kept)
             os.utime(where, ns=(times.st_atime_ns, times.st_mtime_ns))
-    ends = {0: "survived", NOTHING: "survived", INVALID: "invalid", None: "timeout"}
     return {
-        "end": ends.get(status, "killed"),
+        "end": _end(ended),
         "killer": killer,
+        "stage": len(ended) - 1,
         "log": Path("log.txt").read_text(errors="replace")[-2000:],
         "seconds": round(time.monotonic() - begun, 2),
     }
+
+
+def _end(statuses):
+    """Return the name of how it ended, from the exit statuses of its stages."""
+    if all(status in (NOTHING, SKIPPED) for status in statuses):
+        return "not tested" if SKIPPED in statuses else "survived"  # no test runs the line
+    names = {0: "survived", NOTHING: "survived", SKIPPED: "survived"}
+    return (names | {INVALID: "invalid", None: "timeout"}).get(statuses[-1], "killed")
 
 
 def _forked(task, tests, limit):
@@ -133,7 +141,7 @@ class _Chosen:
 
     def __init__(self, tests, report):
         self.order = {test: k for k, test in enumerate(tests)}
-        self.report = report
+        self.report, self.ran = report, 0
 
     def pytest_collection_modifyitems(self, items):
         items[:] = sorted(
@@ -141,6 +149,7 @@ class _Chosen:
         )
 
     def pytest_runtest_logreport(self, report):
+        self.ran += not report.skipped and report.when == "call"
         if report.failed and not self.report.read_text():
             self.report.write_text(report.nodeid)
 
@@ -155,13 +164,14 @@ def _in_child(task, tests, report):
     import pytest
 
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    options = ["-q", "-p", "no:cacheprovider", "--basetemp=temporary", "-m", "not slow"]
+    options = ["-q", "-p", "no:cacheprovider", "--basetemp=temporary"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what was made ready
     if "measure" in task:
         from tools.mutants.nearest import Recorder
 
-        recorder = Recorder(Path(task["folder"]), task["measure"])
-        status = pytest.main([*options, *tests], plugins=[recorder])
+        recorder = Recorder(Path(task["folder"]), task["measure"], task["slow"])
+        which = ["-m", "slow" if task["slow"] else "not slow"]
+        status = pytest.main([*options, *which, *tests], plugins=[recorder])
         recorder.done()
         return int(status)
     try:
@@ -170,30 +180,35 @@ def _in_child(task, tests, report):
     except Exception:
         return INVALID
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
-    return int(pytest.main([*options, "-x", *files], plugins=[_Chosen(tests, report)]))
+    chosen = _Chosen(tests, report)
+    status = int(pytest.main([*options, "-x", *files], plugins=[chosen]))
+    return status if chosen.ran or status else SKIPPED
 
 
 class Copies:
     """As many copies of the tree as there are jobs, each with a worker in it."""
 
     def __init__(self, root, jobs):
-        self.root, self.jobs = root, jobs
+        self.root, self.jobs, self.over = root, jobs, False
 
     def __enter__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="mutants-"))
-        self.workers = []
-        ignore = shutil.ignore_patterns("__pycache__", "out", "gallery", "generated", "_extra")
-        for k in range(self.jobs):
-            place = self.folder / str(k)
-            place.mkdir()
-            for name in COPIED:
-                here = self.root / name
-                if here.is_dir():
-                    shutil.copytree(here, place / name, ignore=ignore)
-                elif here.exists():
-                    shutil.copy2(here, place / name)
-            self.workers.append(self._started(place))
+        self.workers = [self._made(k) for k in range(self.jobs)]
         return self
+
+    def _made(self, k):
+        """Copy the tree, without what an earlier worker left there, and start a worker in it."""
+        place = self.folder / str(k)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        ignore = shutil.ignore_patterns("__pycache__", "out", "gallery", "generated", "_extra")
+        for name in COPIED:
+            here = self.root / name
+            if here.is_dir():
+                shutil.copytree(here, place / name, ignore=ignore)
+            elif here.exists():
+                shutil.copy2(here, place / name)
+        return self._started(place)
 
     def _started(self, place):
         given = [Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -223,9 +238,9 @@ class Copies:
         `finished(task, result)` is called in this thread, for tasks that were not stopped.
         """
         results, tasks = SimpleQueue(), iter(tasks)
-        queues = [SimpleQueue() for _ in self.workers]
-        for process, queue in zip(self.workers, queues, strict=True):
-            Thread(target=_serve, args=(process, queue, results), daemon=True).start()
+        queues = [SimpleQueue() for _ in range(self.jobs)]
+        for k, queue in enumerate(queues):
+            Thread(target=self._serve, args=(k, queue, results), daemon=True).start()
         busy = 0
 
         def feed(queue):
@@ -246,25 +261,50 @@ class Copies:
             finished(task, result)
             feed(queue)
 
+    def _serve(self, k, queue, results):
+        """Hand tasks from a queue to a worker and its answers back; one that ended is replaced."""
+        self.workers[k].stdout.readline()  # ready
+        while True:
+            task = queue.get()
+            answer = self._answer(k, task)
+            if answer is None:
+                if self.over:
+                    return
+                _end_group(self.workers[k])
+                self.workers[k] = self._made(k)
+                self.workers[k].stdout.readline()
+                answer = self._answer(k, task)
+            lost = {
+                "end": "not tested",
+                "killer": "the worker ended twice",
+                "stage": 0,
+                "log": "",
+                "seconds": 0,
+            }
+            results.put((queue, task, answer or lost))
+
+    def _answer(self, k, task):
+        """Return what a worker answers, None if it ended."""
+        process = self.workers[k]
+        try:
+            process.stdin.write(json.dumps(task) + "\n")
+            process.stdin.flush()
+        except OSError:
+            return None
+        answer = process.stdout.readline()
+        return json.loads(answer) if answer.endswith("\n") else None
+
     def __exit__(self, *_):
+        self.over = True
         for process in self.workers:
-            process.stdin.close()
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+            _end_group(process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _serve(process, queue, results):
-    """Hand tasks from a queue to a worker and its answers back."""
-    process.stdout.readline()  # ready
-    while True:
-        task = queue.get()
-        process.stdin.write(json.dumps(task) + "\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-        if not answer:
-            return
-        results.put((queue, task, json.loads(answer)))
+def _end_group(process):
+    """End a worker and what it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()

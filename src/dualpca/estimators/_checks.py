@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -254,12 +255,14 @@ def check_numbers(
     numbers: Iterable[str] = (),
     flags: Iterable[str] = (),
 ) -> None:
-    """Refuse parameters that are not what they should be: from 1, from 0, or True and False."""
+    """Refuse what is no count from 1, no number from 0 short of infinity, or not True or False."""
     params = vars(estimator)
     for name in counts:
         check_number(name, params[name], 1, integer=True)
     for name in numbers:
         check_number(name, params[name], 0)
+        if math.isinf(params[name]):
+            raise ValueError(expected(name, "a finite number of at least 0", params[name]))
     for name in flags:
         check_flag(name, params[name])
 

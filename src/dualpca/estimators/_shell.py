@@ -141,7 +141,10 @@ class Estimator(BaseEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return int(self._fitted.n_components)
+        found = self._fitted.n_components
+        if isinstance(found, list | tuple):  # `dir` asks for everything
+            raise AttributeError(f"{type(self).__name__} has several numbers of components")
+        return int(found)
 
     @property
     def _model_units(self) -> Units | None:

@@ -713,6 +713,9 @@ def _fit_operator(operator: Dual | MappedScatter, request: DualRequest) -> Param
     wanted, noise, n = request.n_components, request.noise_variance, operator.n
     by_em = request.method == "em"
     if by_em and isinstance(wanted, int):
+        if wanted > operator.shape[0]:
+            what = f"at most {operator.shape[0]}, the number of directions"
+            raise ValueError(expected("n_components", what, wanted))
         return _fit_em(operator, wanted, request)
     spectrum, name = _leading(operator, request)
     if wanted == "ard":
