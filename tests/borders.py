@@ -781,7 +781,12 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "_li:4 _reiter:4": "degrees of freedom; tests/gaussian/test_pooling.py"
     },
     "models/hierarchy.py": {"MAP VIEW VERY_STRONG": ESTIMATE, "_warn_of_leaves:10": MESSAGE},
+    "models/copula/blending.py": {
+        "MOST_COLUMNS MOST_ROWS EQUAL_ENTRIES": ESTIMATE,
+        "ROWS_AT_ONCE": "blocks of rows; tests/models/copula/test_blending.py",
+    },
     "models/copula/choosing.py": {"SELECTION_ROWS FIRST_FOLDS choose_latents:5": ESTIMATE},
+    "models/copula/regressions.py": {"TUNED_ROWS": ESTIMATE},
     "models/copula/fitting.py": {
         "MOST_MOMENTS REMEMBERED_ROWS SAMPLED_ROWS ROWS_PER_PARAMETER "
         "START_ROWS_PER_PARAMETER FEWEST_ROWS _started:4": ESTIMATE,
@@ -893,6 +898,7 @@ PLAIN: dict[str, dict[str, str]] = {
     "models/chain.py": {"FLOAT_RANGE LARGEST_DRIFT": RANGE},
     "models/clusters.py": {"SORTED_DIGITS": RANGE},
     "models/completing.py": {"DONORS REDRAWS REFIT_STEPS STD_REFITS": STEPS},
+    "models/copula/blending.py": {"FARTHEST_NUMBER LARGEST_WEIGHT": RANGE, "SCENARIOS": STEPS},
     "models/copula/choosing.py": {"NO_BETTER SELECTION_STEPS": STEPS},
     "models/copula/columns.py": {"STANDS_OUT": RANGE, "MIXED_REFIT_STEPS TURNBULL_STEPS": STEPS},
     "models/copula/fitting.py": {
@@ -901,6 +907,7 @@ PLAIN: dict[str, dict[str, str]] = {
         "FARTHEST GRID_REACH LARGEST_LOADING LONGER PRIOR WITHOUT_LEVELS WITH_LEVELS": RANGE,
     },
     "models/copula/law.py": {"METROPOLIS_STEPS": STEPS},
+    "models/copula/regressions.py": {"HIGHEST_LOG": RANGE, "TUNING_STEPS": STEPS},
     "models/copula/propagation.py": {"EP_SWEEPS LEVEL_SWEEPS": STEPS, "TABLES_PER_BLOCK": COST},
     "models/driver.py": {"MEMORY MOST_DOUBTS": STEPS},
     "models/factor.py": {"COMPARED_STEPS": STEPS, "PLAIN_TIMES": RANGE},

@@ -149,7 +149,7 @@ def test_weights_count_rows(table):
 def test_weights_count_in_the_choice_of_latents(monkeypatch):
     w, seen = np.random.default_rng(0).integers(1, 3, 60), []
 
-    def choose(rows, shares, request, weights, first):
+    def choose(rows, shares, request, weights, first, **filling):
         seen.append(weights)
         return choose_latents(rows, shares, request, weights, most=1)
 

@@ -306,3 +306,90 @@ def test_a_saved_choice_stays(tmp_path):
     again = dualpca.load(tmp_path / "imputer.dpca")
     assert again.model == "auto" and type(again.model_).__name__ == "CopulaPPCA"
     assert np.array_equal(imputer.transform(X), again.transform(X))
+
+
+def sums(n=120, missing=0.1):
+    """Return a frame with a sum of two skewed columns, and one with gaps."""
+    frames = pytest.importorskip("pandas", reason="pandas is not installed")
+    rng = np.random.default_rng(7)
+    a, b = rng.exponential(size=(2, n))
+    full = frames.DataFrame({"a": a, "b": b, "sum": a + b})
+    full["size"] = np.array(["S", "M", "L"])[np.digitize(a - b, [-0.5, 0.5])]
+    return full, full.mask(rng.random(full.shape) < missing)
+
+
+@pytest.fixture(scope="module")
+def blended():
+    full, gaps = sums()
+    return Imputer().fit(gaps), full, gaps
+
+
+def test_columns_that_follow_from_others_are_filled_better_than_by_the_copula(blended):
+    imputer, full, gaps = blended
+    alone = Imputer(model="copula").fit(gaps)
+    assert imputer.model_._model.blend is not None and alone.model_._model.blend is None
+    hole = gaps["sum"].isna().to_numpy()
+    errors = [
+        np.abs(one.transform(gaps)["sum"] - full["sum"])[hole].mean() for one in (imputer, alone)
+    ]
+    assert errors[0] < 0.6 * errors[1]
+
+
+def test_all_that_an_imputer_says_is_of_one_law(blended):
+    """Fills are medians and most probable levels, and draws are around them, in new rows too."""
+    imputer, _, gaps = blended
+    model, new = imputer.model_, gaps[::-1].head(40)
+    filled, low, high = model.impute(new, return_interval=True)
+    assert imputer.transform(new).equals(filled)
+    hole = new["sum"].isna().to_numpy()
+    assert np.all(low["sum"][hole] <= filled["sum"][hole])
+    assert np.all(filled["sum"][hole] <= high["sum"][hole])
+    draws = imputer.sample_imputations(new, 40, random_state=0, parameters="fixed")
+    values = np.array([one["sum"][hole] for one in draws])
+    assert (
+        np.mean((values >= low["sum"][hole].to_numpy()) & (values <= high["sum"][hole].to_numpy()))
+        > 0.8
+    )
+    words = new["size"].isna().to_numpy()
+    best = model.predict_proba(new, "size").argmax(axis=1)
+    assert np.array_equal(np.array(model.levels_["size"])[best[words]], filled["size"][words])
+
+
+def test_draws_by_bootstraps_differ_more_than_those_of_one_model(blended):
+    imputer, _, gaps = blended
+    hole = gaps["b"].isna().to_numpy()
+    spread = [
+        np.std(
+            [one["b"][hole] for one in imputer.sample_imputations(gaps, 30, 0, parameters=how)],
+            axis=0,
+        ).mean()
+        for how in ("bootstrap", "fixed")
+    ]
+    assert 0.9 * spread[1] < spread[0] < 2 * spread[1]
+
+
+def test_a_saved_blend_fills_alike(blended, tmp_path):
+    imputer, _, gaps = blended
+    imputer.save(tmp_path / "imputer.dpca")
+    again = dualpca.load(tmp_path / "imputer.dpca")
+    assert imputer.transform(gaps).equals(again.transform(gaps))
+
+
+def test_columns_that_impute_no_others_are_not_used(blended):
+    imputer, _, gaps = blended
+    other = gaps.assign(a=np.random.default_rng(0).exponential(size=len(gaps)))
+    other["a"] = other["a"].where(gaps["a"].notna())
+    one, two = (
+        imputer.sample_imputations(X, 2, 0, parameters="fixed", not_predictors=["a"])
+        for X in (gaps, other)
+    )
+    hole = gaps["sum"].isna()
+    assert np.array_equal(one[0]["sum"][hole], two[0]["sum"][hole])
+
+
+def test_skewed_numbers_are_blended_too():
+    X = skewed()
+    imputer = Imputer().fit(X)
+    assert imputer.model_._model.blend is not None
+    filled = imputer.transform(X.astype(np.float32))
+    assert filled.dtype == np.float32 and np.isfinite(filled).all()

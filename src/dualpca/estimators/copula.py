@@ -184,6 +184,10 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         >>> CopulaPPCA(1).fit(X).column_kinds_
         {'size': 'ordinal', 'kind': 'binary'}
         """
+        return self._fit(X, sample_weight)
+
+    def _fit(self, X: Rows, sample_weight: Weights, *, filling: bool = False) -> Any:
+        """Fit; `filling` is for entries alone: the factors are blended with regressions."""
         request = self._request()
         if chunked_table(X) is not None:
             remedy = "Fit to rows that fit into memory, such as a random sample of the table; "
@@ -193,7 +197,8 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         with showing(self.verbose), _checks.named_columns(self):
             table = self._opened(X, reset=True)
             weights = _checks.check_weights(sample_weight, np.empty((len(table), 1)))
-            model = fit_mixed(table, self.column_kinds, request, self.n_components, weights)
+            asked = (self.column_kinds, request, self.n_components, weights)
+            model = fit_mixed(table, *asked, filling=filling)
         return self._keep(model)
 
     def _request(self) -> CopulaRequest:
@@ -631,12 +636,12 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             with _checks.named_columns(self):
                 models = model.refits(entries, weights, n_draws, rng, self._request())
         missing: Host = np.any(entries.missing, axis=1)
-        seen, tables = entries.rows(missing).hiding(hidden), []
-        for one in models:
-            values = one.drawn(seen, rng) if missing.any() else (np.nan, np.nan)
-            filling = placed(values, missing, entries)
-            tables.append(model.kinds.completed(table, filling))
-        return tables
+        if not missing.any():
+            return [model.kinds.completed(table, entries) for _ in range(n_draws)]
+        return [
+            model.kinds.completed(table, placed(values, missing, entries))
+            for values in model.drawn(entries.rows(missing).hiding(hidden), rng, models)
+        ]
 
     with_imputations = with_imputations
 

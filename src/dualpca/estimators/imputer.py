@@ -77,24 +77,26 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     """Fill missing values by a probabilistic PCA, as a scikit-learn imputer.
 
     Expectations for tables of numbers; medians and most probable levels where columns are skewed
-    or of any other kind, see `model`. Tables come back as they came.
+    or of any other kind, told by a copula and by regressions on the other columns together, see
+    `model`. Tables come back as they came.
 
     Parameters
     ----------
     n_components : int, str or None, default=None
         Number of latents of the model, or a rule as in `PPCA`. None is 'cv': entries are hidden
         (rows, if none is missing), and the smallest number that predicts them as well as the best,
-        within one standard error, is taken; `model_.n_components_` is what was chosen, and
-        `model_.selection_` the curve behind it. With model='bayesian' the number to start from,
-        and None for `BayesianPCA`'s own choice.
+        within one standard error, is taken (the best one, where regressions help);
+        `model_.n_components_` is what was chosen, and `model_.selection_` the curve behind it. With
+        model='bayesian' the number to start from, and None for `BayesianPCA`'s own choice.
     model : {'auto', 'ppca', 'bayesian', 'copula'}, default='auto'
         `PPCA`; `BayesianPCA`, which finds the number of latents itself; `CopulaPPCA`, for columns
         of any kind: text, categories, yes/no, counts, numbers with long tails. 'auto' is 'copula'
         for frames with columns that are not numbers, and for numbers (NumPy arrays and frames of
         up to 256 columns) of which some column is highly skewed: a skewness beyond 1, in its
-        quantiles as well. Otherwise it is 'ppca', as it is where a parameter is given that the
-        copula has no use for: method, bounds, rounding, standardize, n_init, device, or a rule for
-        n_components. `model_` shows which it was.
+        quantiles as well. With up to 40 columns, and without a number of latents, regressions help
+        it then (see Notes), which model='copula' does not ask for. Otherwise it is 'ppca', as it is
+        where a parameter is given that the copula has no use for: method, bounds, rounding,
+        standardize, n_init, device, or a rule for n_components. `model_` shows which it was.
     add_indicator : bool, default=False
         Append one column of zeros and ones for every feature with missing values in `fit`.
     method : {'expectation', 'matching'}, default='expectation'
@@ -144,6 +146,13 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     Cost and memory are those of `model_`: O(ndq²) per step of EM and O(q³) per pattern of missing
     values; nothing d×d is formed, and X is never modified. To choose the number of latents of a
     small table takes `CopulaPPCA` longer than `PPCA`.
+
+    What a copula cannot follow (sums of columns as they are, curves, clusters) is left to
+    regressions: with model='auto' every column of a table for `CopulaPPCA` has Gaussian processes
+    on the others, of 800 rows at most, and what fills an entry is the law that they and the copula
+    give together, ∝ Π_k p_k^{w_k}. The weights of every column are those that tell hidden entries
+    best. `model_` knows that law: its medians, intervals and probabilities are those of `transform`
+    and of draws. Its loadings, latents and densities are the copula's.
 
     Examples
     --------
@@ -263,7 +272,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
             if not any(getattr(self, name) == one for one in allowed):
                 what = f"{allowed[0]!r} with model='copula', {why}"
                 raise ValueError(expected(name, what, getattr(self, name)))
-        inner = self._estimator(CopulaPPCA).fit(X, sample_weight=sample_weight)
+        inner = self._estimator(CopulaPPCA)._fit(X, sample_weight, filling=self.model == AUTO)
         self.__dict__.pop("feature_names_in_", None)
         self.__dict__.update({name: vars(inner)[name] for name in FEATURES if name in vars(inner)})
         self._set_units(None)

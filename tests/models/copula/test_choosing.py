@@ -141,7 +141,7 @@ def test_both_ways_are_asked_with_the_same_weights_and_hidden_entries(monkeypatc
     assert sizes == [2, 4, 3] and free.sizes == (2, 4, 3)
     np.testing.assert_array_equal(cuts[free.levels[:, 2] + 1], rows.high[:, column])
     np.testing.assert_array_equal(cuts[free.levels[:, 2]], rows.low[:, column])
-    _, _, folds = choosing.hidden_folds(rows, w)  # those of the choice of q
+    folds = choosing.hidden_folds(rows, w).folds  # those of the choice of q
     for (scalars, levels), (more, fewer) in zip(folds, without, strict=True):
         np.testing.assert_array_equal(more, scalars[:, 1:])
         np.testing.assert_array_equal(fewer, np.column_stack([levels, scalars[:, 0]]))
@@ -180,12 +180,13 @@ def test_wrong_shapes_and_numbers_are_refused():
 def test_hidden_entries_choose_the_number_of_latents(q):
     truth = law(q, 8, (3,), seed=4)
     rows, _, _ = rows_of(truth, 400, missing=0.1, known=range(4))
-    curve, scores = choose_latents(rows, (truth.frequencies,), CopulaRequest(), most=3)
+    curve, scores, laws = choose_latents(rows, (truth.frequencies,), CopulaRequest(), most=3)
     assert curve.chosen == q
     assert curve.loglikelihood[q - 1] > 0
     assert curve.q2[q - 1] > 0.1
     mean = sum(one.loglikelihood for one in scores) / sum(one.size for one in scores)
     assert mean == pytest.approx(curve.loglikelihood[q - 1], rel=0.01)
+    assert [one.q for one in laws] == [q] * 5
 
 
 def test_a_choice_goes_on_past_a_dip():
@@ -210,10 +211,29 @@ def test_candidates_end_with_the_most_there_can_be(monkeypatch):
             yield Score(float(request.n_components), 1.0, 2.0, 1.0)
 
     monkeypatch.setattr(choosing, "hidden_scores", scores)
-    curve, _ = choose_latents(rows, (), CopulaRequest(), first=2)
+    curve, _, laws = choose_latents(rows, (), CopulaRequest(), first=2)
+    assert laws == [7] * 5
     assert curve.candidates.tolist() == [q for q, _ in asked] == [2, 3, 4, 7]
     assert curve.chosen == 7
     assert [begin.get(0) for _, begin in asked] == [None, 2, 3, 4]
+
+
+def test_what_fills_is_the_best_and_not_the_smallest_as_good(monkeypatch):
+    rows, _, _ = rows_of(law(1, 8, ()), 60, missing=0.0)
+    values = {1: 0.0, 2: 9.0, 3: 9.5, 4: 9.4, 6: 9.0, 7: 0.0}
+
+    def scores(rows, frequencies, request, weights, folds, begin):
+        for k in range(5):
+            begin[k] = request.n_components
+            yield Score(
+                values[request.n_components] + 3 * (k == request.n_components), 1.0, 2.0, 1.0
+            )
+
+    monkeypatch.setattr(choosing, "hidden_scores", scores)
+    asked = rows, (), CopulaRequest()
+    assert choose_latents(*asked).selection.chosen == 2
+    choice = choose_latents(*asked, filling=True)
+    assert choice.selection.chosen == 3 and choice.laws == [3] * 5
 
 
 def test_a_choice_tells_how_many_fits_there_are():

@@ -6,6 +6,8 @@ In the order in which to read it:
 - `law`: `CopulaFactors`, the law of latent coordinates, and what it says of rows;
 - `fitting`: `fit_copula` fits that law to rows;
 - `choosing`: how many latents, and which ordinal columns have an order that does not matter;
+- `regressions`: columns as smooth functions of the others, which one Gaussian cannot follow;
+- `blending`: the copula and regressions, weighed by how they tell hidden entries;
 - `columns`: margins that turn values into coordinates, `MixedModel`, and `fit_mixed` for tables.
 """
 

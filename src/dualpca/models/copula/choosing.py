@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -41,6 +42,14 @@ SELECTION_SEED = 0
 """Of the folds."""
 
 
+class ChosenLatents(NamedTuple):
+    """A number of latents, and how it was found."""
+
+    selection: Selection
+    scores: list[Score]
+    laws: list[CopulaFactors]
+
+
 def choose_latents(
     rows: LatentRows,
     frequencies: tuple[Host, ...],
@@ -48,14 +57,17 @@ def choose_latents(
     weights: Host | None = None,
     first: int = 1,
     most: int = CANDIDATES[-1],
-) -> tuple[Selection, list[Score]]:
+    *,
+    filling: bool = False,
+) -> ChosenLatents:
     """Choose q from first to most by hidden entries, predicted from what their rows still show.
 
     Known entries are dealt to five folds; the score is ln of the probability (of the density of z
     where its value is known) that the others give to a hidden entry, relative to its column alone.
-    The smallest q that is as good as the best is taken: within one standard error. The choice ends
-    after two candidates that gain less than that on smaller ones. The fit of a fold begins where
-    that with fewer latents has ended. Up to `SELECTION_ROWS` rows are looked at.
+    The smallest q that is as good as the best is taken, within one standard error; with `filling`
+    the best one. The choice ends after two candidates that gain less than that on smaller ones. The
+    fit of a fold begins where that with fewer latents has ended. Up to `SELECTION_ROWS` rows are
+    looked at.
 
     Returns
     -------
@@ -64,8 +76,10 @@ def choose_latents(
         predicted.
     scores : list of Score
         Of every fold with the number that is chosen.
+    laws : list of CopulaFactors
+        Fitted without the entries of every fold, with that number.
     """
-    rows, weights, folds = hidden_folds(rows, weights)
+    rows, weights, folds, _ = hidden_folds(rows, weights)
     if len(folds) < 2:
         raise DegenerateError(
             f"no column has the {2 * FOLDS} values needed to hide some of them. "
@@ -76,12 +90,14 @@ def choose_latents(
     tried = [q for q in CANDIDATES if first <= q < most - q // 5] + [most]
 
     begin: dict[int, CopulaFactors] = {}
+    laws: list[list[CopulaFactors]] = []
 
     def scores_of(q: int, tick: Tick) -> list[Score]:
         asked, found = replace(request, n_components=q), []
         for score in hidden_scores(rows, frequencies, asked, weights, folds, begin):
             found.append(score)
             tick(f"{q} components")
+        laws.append(list(begin.values()))
         return found
 
     scores, interrupted = try_candidates(
@@ -93,20 +109,28 @@ def choose_latents(
     )
     if interrupted:
         warn_interrupted(f"q = {tried[0]} to {tried[len(scores) - 1]}")
-    chosen = simplest(scores)
+    chosen = best_candidate(scores) if filling else simplest(scores)
     found = summary(scores, 0, tried[chosen], "entry")
-    return replace(found, candidates=np.array(tried)[found.candidates]), scores[chosen]
+    found = replace(found, candidates=np.array(tried)[found.candidates])
+    return ChosenLatents(found, scores[chosen], laws[chosen])
 
 
 Hidden = tuple[Host, Host]
 """Masks of the entries that one fold hides: (n, s) and (n, c)."""
 
 
-def hidden_folds(
-    rows: LatentRows, weights: Host | None
-) -> tuple[LatentRows, Host | None, list[Hidden]]:
+class Held(NamedTuple):
+    """The rows that a choice looks at, and what each fold hides of them."""
+
+    rows: LatentRows
+    weights: Host | None
+    folds: list[Hidden]
+    kept: Host  # numbers of the rows among all
+
+
+def hidden_folds(rows: LatentRows, weights: Host | None) -> Held:
     """Return the rows that a choice looks at, their weights, and what each fold hides of them."""
-    rng = np.random.default_rng(SELECTION_SEED)
+    rng, kept = np.random.default_rng(SELECTION_SEED), np.arange(rows.n)
     if rows.n > SELECTION_ROWS:
         kept = np.sort(rng.choice(rows.n, SELECTION_ROWS, replace=False))
         rows, weights = rows.take(kept), None if weights is None else weights[kept]
@@ -115,7 +139,8 @@ def hidden_folds(
         often = known.sum(axis=0) >= 2 * FOLDS
         dealt.append(np.where(known & often, rng.integers(FOLDS, size=known.shape), -1))
     folds = [(dealt[0] == k, dealt[1] == k) for k in range(FOLDS)]
-    return rows, weights, [pair for pair in folds if pair[0].any() or pair[1].any()]
+    folds = [pair for pair in folds if pair[0].any() or pair[1].any()]
+    return Held(rows, weights, folds, kept)
 
 
 def hidden_scores(
@@ -233,7 +258,7 @@ def is_out_of_order(
     shares = np.diff(special.ndtr(cuts))
     if np.count_nonzero(shares) < 3 or factors.q == 0:
         return False
-    held, weights, folds = hidden_folds(rows, weights)
+    held, weights, folds, _ = hidden_folds(rows, weights)
     free = _as_levels(held, column, cuts)
     if not _bends(factors, free, column, cuts, weights):
         return False

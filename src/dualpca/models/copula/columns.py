@@ -11,7 +11,7 @@ translates: entries become what is known of latent coordinates, laws of coordina
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -22,11 +22,17 @@ from dualpca.arrays import Array, cached_property, note
 from dualpca.data import Host
 from dualpca.data.kinds import Entries, Level, TableKinds, asked_kinds, labels_of, table_names
 from dualpca.errors import EmptyColumnError, expected
-from dualpca.gaussian import Factors, Outliers, Reference, Score, Selection, judge
+from dualpca.gaussian import Factors, Outliers, Reference, Selection, judge
 from dualpca.gaussian.control_limits import FactorJudge
-from dualpca.models.copula.choosing import choose_latents, is_out_of_order
+from dualpca.models.copula.blending import Blend, fit_blend
+from dualpca.models.copula.choosing import (
+    ChosenLatents,
+    choose_latents,
+    hidden_folds,
+    is_out_of_order,
+)
 from dualpca.models.copula.fitting import CopulaRequest, fit_copula
-from dualpca.models.copula.law import CopulaFactors
+from dualpca.models.copula.law import CopulaConditional, CopulaFactors
 from dualpca.models.copula.propagation import LatentRows
 from dualpca.models.driver import History
 
@@ -161,6 +167,18 @@ class Margin:
         i = np.minimum(found, len(self.cumulative) - 1)
         gone = np.isnan(z)
         return tuple(np.where(gone, np.nan, ends[i]) for ends in (self.low, self.high))  # type: ignore[return-value]
+
+    def positions(self, x: Host) -> Host:
+        """Return the coordinates of any numbers, between those of the values in the middle of each.
+
+        Beyond all values they go on as steep as the values are from end to end.
+        """
+        some = self.masses > 0
+        at = np.asarray(self.low)[some]
+        z = special.ndtri((self.cumulative[some] + self.before[some]) / 2)
+        steep = (z[-1] - z[0]) / (at[-1] - at[0])
+        beyond = np.maximum(x - at[-1], 0.0) - np.maximum(at[0] - x, 0.0)
+        return np.asarray(np.interp(x, at, z) + steep * beyond)
 
     def probabilities(self, mean: Host, variance: Host) -> Host:
         """Return the probability of every value, (n, k), where z ~ N(mean, variance)."""
@@ -338,6 +356,7 @@ class MixedModel:
     factors: CopulaFactors  # of columns that vary: those with an order, then nominal ones
     n_rows: Annotated[float, "> 0"]  # sum of the weights
     selection: Selection | None = None
+    blend: Blend | None = None  # regressions that fill entries together with the factors
 
     def __post_init__(self) -> None:
         """Refuse parts that do not go together."""
@@ -358,6 +377,21 @@ class MixedModel:
         """Nominal columns that vary, and their margins."""
         pairs = enumerate(self.margins)
         return [(j, one) for j, one in pairs if isinstance(one, Frequencies) and one.varies]
+
+    @cached_property
+    def varying(self) -> list[int]:
+        """Numbers of the columns that vary."""
+        return sorted(j for j, _ in (*self._ordered, *self._nominal))
+
+    def place_of(self, column: int) -> tuple[int, Margin | None]:
+        """Return the place of a column among those with an order, and its margin.
+
+        Among nominal columns, and None, if it is one.
+        """
+        margin = self.margins[column]
+        own = self._ordered if isinstance(margin, Margin) else self._nominal
+        at = [j for j, _ in own].index(column)
+        return at, margin if isinstance(margin, Margin) else None
 
     # --- what attributes show ----------------------------------------------------------------
 
@@ -432,6 +466,20 @@ class MixedModel:
             levels[:, c] = _codes(entries, j)
         return LatentRows(low, high, levels, self.factors.sizes)
 
+    def hiding(self, entries: Entries, scalars: Host, levels: Host) -> Entries:
+        """Return entries without those under masks of coordinates, (n, s), and levels, (n, c)."""
+        gone = np.zeros(entries.low.shape, dtype=bool)
+        gone[:, [j for j, _ in self._ordered]] = scalars
+        gone[:, [j for j, _ in self._nominal]] = levels
+        return Entries(*(np.where(gone, np.nan, end) for end in entries))
+
+    @property
+    def coordinates_of(self) -> Host:
+        """The column of every coordinate of columns that vary, as the factors have them, (D,)."""
+        own = [j for j, _ in self._ordered]
+        own += [j for j, margin in self._nominal for _ in margin.shares]
+        return np.array(own, dtype=np.int64)
+
     def values(self, z: Host, levels: Host) -> Entries:
         """Return the entries at coordinates z, (n, s), and levels, (n, c); NaN and −1 give NaN."""
         n = int(z.shape[0])
@@ -452,12 +500,17 @@ class MixedModel:
 
     # --- what is said of missing entries -----------------------------------------------------
 
+    def laws(self, entries: Entries) -> tuple[CopulaConditional, CopulaConditional]:
+        """Return the law of every entry given the others of its row: the copula's, and blended."""
+        alone = self.factors.conditional(self.latent(entries))
+        return alone, alone if self.blend is None else self.blend.blended(self, entries, alone)
+
     def quantiles(self, entries: Entries, shares: tuple[float, ...]) -> list[Entries]:
         """Return quantiles of every entry given the others of its row, one table per share.
 
         Levels in words have their most probable one at 0.5; nominal columns NaN elsewhere.
         """
-        found = self.factors.conditional(self.latent(entries))
+        found = self.laws(entries)[1]
         deviation = np.sqrt(found.variance)
         modes = [np.argmax(p, axis=1) for p in found.probabilities]
         best = np.stack(modes, axis=1) if modes else np.empty((len(deviation), 0), dtype=np.int64)
@@ -486,15 +539,47 @@ class MixedModel:
             return np.tile(share, (n, 1))
         low = entries.low.copy()
         low[:, column] = np.nan
-        found = self.factors.conditional(self.latent(Entries(low, entries.high)))
+        found = self.laws(Entries(low, entries.high))[1]
         if isinstance(margin, Frequencies):
             return found.probabilities[[j for j, _ in self._nominal].index(column)]
         i = [j for j, _ in self._ordered].index(column)
         return margin.probabilities(found.mean[:, i], found.variance[:, i])
 
-    def drawn(self, entries: Entries, rng: np.random.Generator) -> Entries:
-        """Return entries drawn jointly given what each row knows."""
-        return self.values(*self.factors.draw(self.latent(entries), rng))
+    def drawn(
+        self, entries: Entries, rng: np.random.Generator, models: Iterable[MixedModel]
+    ) -> Iterator[Entries]:
+        """Yield entries drawn jointly given what each row knows, at the parameters of each model.
+
+        What goes together in a row is the copula's. Where laws are blended, a coordinate is moved
+        and stretched from the copula's law to the blended one, and a level is drawn again as
+        seldom as that allows (a maximal coupling).
+        """
+        laws = None if self.blend is None else self.laws(entries)
+        gaps = entries.missing
+        for one in models:
+            z, levels = one.factors.draw(one.latent(entries), rng)
+            if laws is not None:
+                z, levels = self._moved(z, levels, gaps, *laws, rng)
+            yield one.values(z, levels)
+
+    def _moved(
+        self,
+        z: Host,
+        levels: Host,
+        gaps: Host,
+        alone: CopulaConditional,
+        blended: CopulaConditional,
+        rng: np.random.Generator,
+    ) -> tuple[Host, Host]:
+        """Return draws by the blended laws, from those by the copula."""
+        stretch = np.sqrt(blended.variance / alone.variance)
+        moved = blended.mean + stretch * (z - alone.mean)
+        z, levels = np.where(gaps[:, [j for j, _ in self._ordered]], moved, z), levels.copy()
+        for c, (j, _) in enumerate(self._nominal):
+            rows = np.flatnonzero(gaps[:, j])
+            p, new = alone.probabilities[c][rows], blended.probabilities[c][rows]
+            levels[rows, c] = coupled(levels[rows, c], p, new, rng)
+        return z, levels
 
     def sample(self, n: int, rng: np.random.Generator) -> Entries:
         """Return new rows."""
@@ -551,6 +636,24 @@ class MixedModel:
             yield replace(model, factors=factors)
 
 
+def coupled(levels: Host, p: Host, new: Host, rng: np.random.Generator) -> Host:
+    """Return levels of probabilities `new`, (m, K), from levels, (m,), of probabilities p.
+
+    As many as possible stay as they are.
+
+    Examples
+    --------
+    >>> rng, half = np.random.default_rng(0), np.full((3, 2), 0.5)
+    >>> coupled(np.array([0, 1, 1]), half, half, rng)
+    array([0, 1, 1])
+    """
+    own = np.arange(levels.size), levels
+    leave = rng.random(levels.size) * p[own] > new[own]
+    short = np.cumsum(np.maximum(new - p, 0.0), axis=1)
+    other = (rng.random((levels.size, 1)) * short[:, -1:] >= short).sum(axis=1)
+    return np.where(leave, np.minimum(other, p.shape[1] - 1), levels)
+
+
 def _codes(entries: Entries, column: int) -> Host:
     """Return the levels of a column as numbers, −1 where they are missing."""
     codes = entries.low[:, column]
@@ -595,6 +698,8 @@ def fit_mixed(
     wanted: int | str | None,
     weights: Host | None,
     first: int = 1,
+    *,
+    filling: bool = False,
 ) -> MixedModel:
     """Fit a model to a table of columns of any kind.
 
@@ -609,38 +714,58 @@ def fit_mixed(
     weights : array of shape (n,), optional
     first : int
         The smallest number that is tried.
+    filling : bool
+        Missing entries are to be told as well as can be: by the number of latents that is best at
+        it, and together with regressions, if that number is chosen.
     """
     kinds, entries = TableKinds.read(table, column_kinds)
     model = _without_factors(kinds, entries, weights)
     rows, shares = model.latent(entries), frequencies_of(model.margins)
     most = max(model.factors.s + sum(len(one) - 1 for one in shares) - 1, 0)
-    selection, scores = None, list[Score]()
+    choice: ChosenLatents | None = None
     if wanted is None or wanted == "cv":
         wanted = 0
         if most > 0:
-            selection, scores = choose_latents(rows, shares, request, weights, first)
-            wanted = selection.chosen
+            choice = choose_latents(rows, shares, request, weights, first, filling=filling)
+            wanted = choice.selection.chosen
             note(f"{wanted} components by cross-validation")
     elif not 0 <= int(wanted) <= most:
         what = f"at most {most} for these columns (n_features = {len(model.margins)}), "
         raise ValueError(expected("n_components", what + "'cv' or None", int(wanted)))
     request = replace(request, n_components=int(wanted))
-    model = replace(model, factors=fit_copula(rows, shares, request, weights), selection=selection)
-    if selection is None:
+    model = replace(model, factors=fit_copula(rows, shares, request, weights))
+    if choice is None:
         return model
+    model = replace(model, selection=choice.selection)
     asked = asked_kinds(column_kinds, len(model.margins), table_names(table))
-    in_words = [j for j, kind in enumerate(asked) if kind is None and kinds.columns[j].in_words]
-    bent = [
+    bent = _out_of_order(model, rows, asked, choice, request, weights)
+    if bent:
+        note("nominal by cross-validation: " + ", ".join(labels_of(table)[j] for j in bent))
+        asked = ["nominal" if j in bent else kind for j, kind in enumerate(asked)]
+        first = choice.selection.chosen  # and hardly fewer
+        return fit_mixed(table, asked, request, None, weights, first, filling=filling)
+    if not filling:
+        return model
+    held = hidden_folds(rows, weights)
+    return replace(model, blend=fit_blend(model, entries.rows(held.kept), held, choice.laws))
+
+
+def _out_of_order(
+    model: MixedModel,
+    rows: LatentRows,
+    asked: Sequence[object],
+    choice: ChosenLatents,
+    request: CopulaRequest,
+    weights: Host | None,
+) -> list[int]:
+    """Return the columns of words, of no kind asked for, that are better told without order."""
+    return [
         j
         for i, (j, margin) in enumerate(model._ordered)
-        if j in in_words
-        and is_out_of_order(model.factors, rows, i, margin.cuts, scores, request, weights)
+        if asked[j] is None
+        and model.kinds.columns[j].in_words
+        and is_out_of_order(model.factors, rows, i, margin.cuts, choice.scores, request, weights)
     ]
-    if not bent:
-        return model
-    note("nominal by cross-validation: " + ", ".join(labels_of(table)[j] for j in bent))
-    asked = ["nominal" if j in bent else kind for j, kind in enumerate(asked)]
-    return fit_mixed(table, asked, request, None, weights, selection.chosen)  # and hardly fewer
 
 
 def _without_factors(kinds: TableKinds, entries: Entries, weights: Host | None) -> MixedModel:

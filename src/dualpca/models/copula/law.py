@@ -7,7 +7,7 @@ nominal column of K levels has K coordinates ζ of unit noise, and shows the lev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, TypeVar
@@ -235,6 +235,23 @@ class CopulaFactors:
 
         z, levels = zip(*self._each(rows, draws), strict=True)
         return np.concatenate(z), np.concatenate(levels)
+
+    def at_points(self, rows: LatentRows, points: Host) -> Iterator[tuple[Host, Host]]:
+        """Yield z (n, s) and levels (n, c) of all rows at each of a few normal points, (m, q + D).
+
+        A point stands for t in the law of each row, and for the noise: what is said of one row does
+        not depend on others. Known entries have values of their own here, too.
+        """
+
+        def moments(run: Propagation, found: RowPosteriors) -> tuple[Host, Host]:
+            return found.mean.T, packed_root(found.C, self.q).T
+
+        mean, root = map(np.concatenate, zip(*self._each(rows, moments), strict=True))
+        for point in points:
+            step = np.broadcast_to(point[: self.q, None], (self.q, rows.n))
+            t = mean + packed_times(root.T, step, lower=True).T
+            z = t @ self.W.T + np.sqrt(self.psi) * point[self.q :]
+            yield z[:, : self.s], self.largest_levels(z[:, self.s :])
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[Host, Host]:
         """Draw new rows: z (n, s) and levels (n, c)."""
