@@ -69,6 +69,9 @@ class Row:
     replicate: Callable[[Rng], Count]
     replications: int
     note: str = ""
+    outside: str = ""  # why the row need not hold: its rows are of another model, say
+    at_least: bool = False  # what is promised is nominal or more
+    needs: tuple[str, ...] = ()  # packages
 
 
 class Group(NamedTuple):
@@ -140,15 +143,8 @@ NOTES = {
     "scores-factor-300": "axes of nearly equal signals turn further than to first order",
     "scores-factor-30": "with so few rows the noise of some column is often fitted as none",
     **{f"coordinates-posterior-{name}": FEATURES for name in ("circle", "s-curve", "five")},
-    "coordinates-60-600-0.3-new-fixed": "a margin for shrinkage",
-    "coordinates-60-600-0.3-fit-fixed": "the margin is for points outside the fit",
     "coordinates-latents-all": "takes the coordinates of the points as known",
-    "missing-ppca-fixed": f"{KNOWN}; the default does not",
-    "missing-draws-fixed": f"{KNOWN}; the default does not",
     "missing-draws-matching": "values of few rows are copied",
-    "missing-copula-grades": "grades are whole, so intervals hold at least 90 %",
-    "pooled-mean-fixed": "tables are too alike; take the default",
-    "pooled-slope-fixed": "tables are too alike; take the default",
     "pooled-regression-CopulaPPCA(3)": TOWARDS_ZERO,
     "pooled-regression-CopulaPPCA()": TOWARDS_ZERO,
     "loadings-ard-100-12-0": "the prior shrinks loadings, the more the fewer the rows",
@@ -159,15 +155,32 @@ NOTES = {
 }
 """Why, and what to do about it."""
 
+PLUGIN = "parameters are taken as known, as the call asks"
+OUTSIDE = {
+    "coordinates-100-100-1-new-fixed": PLUGIN,
+    "coordinates-60-600-0.3-new-fixed": PLUGIN,
+    "coordinates-60-600-0.3-fit-fixed": PLUGIN,
+    "missing-ppca-fixed": PLUGIN,
+    "missing-draws-fixed": PLUGIN,
+    "pooled-mean-fixed": PLUGIN,
+    "pooled-slope-fixed": PLUGIN,
+}
+"""Rows that are not held to nominal, and why."""
+
 ROWS: dict[str, Row] = {}
 
 
-def add(key: str, what: str, setting: str, nominal: float | None, reps: int) -> Any:
+def add(
+    key: str, what: str, setting: str, nominal: float | None, reps: int, **more: Any
+) -> Callable[[Callable[[Rng], Count]], Callable[[Rng], Count]]:
     """Register a function of a generator as a row; its key begins with the group."""
 
     def register(replicate: Callable[[Rng], Count]) -> Callable[[Rng], Count]:
+        if key in ROWS:
+            raise ValueError(f"two rows have the key {key}")
         about = what, setting, nominal, replicate, reps
-        ROWS[key] = Row(key, key.split("-")[0], *about, NOTES.get(key, ""))
+        given = {"note": NOTES.get(key, ""), "outside": OUTSIDE.get(key, ""), **more}
+        ROWS[key] = Row(key, key.split("-")[0], *about, **given)
         return replicate
 
     return register
@@ -659,7 +672,7 @@ def copula_entries(columns: slice, rng: Rng) -> Count:
 
 for key, where, words in [
     ("numbers", slice(0, 4), "continuous columns"),
-    ("grades", slice(4, 6), "grades"),
+    ("grades", slice(4, 6), "grades: whole, so at least 90 %"),
 ]:
     add(
         f"missing-copula-{key}",
@@ -667,6 +680,7 @@ for key, where, words in [
         "300 × 8 mixed columns, q = 2, 20 % missing",
         0.9,
         60,
+        at_least=key == "grades",
     )(partial(copula_entries, where))
 
 
