@@ -463,10 +463,11 @@ def ask_groups(make: Any, method: str, setting: Setting, rng: Rng) -> Count:
             (fitted, hidden), X = hide(rng, new, SHARE), new
         filled, std = model.impute(fitted, return_std=True)
         return inside(X[hidden], filled[hidden], std[hidden])
-    p = matched(model.predict_proba(seen), true)
+    said = np.asarray(model.predict_proba(seen))
+    p = matched(said, true)
     if method == "predict_proba":
         return most_probable(p, true)
-    swapped = p[0, 0] != np.asarray(model.predict_proba(seen[:1]))[0, 0]
+    swapped = p[0, 0] != said[0, 0]
     right = of = 0.0
     for one in range(2):
         mine, number = true == one, 1 - one if swapped else one

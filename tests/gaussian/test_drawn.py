@@ -53,6 +53,9 @@ def test_covariances_are_those_of_all_draws_around_the_answer_of_the_fit(d, q, g
         np.testing.assert_allclose(latents[i], of_z / len(draws.W), rtol=1e-8)
         of_x = of_x[np.ix_(features, features)] / len(draws.W)
         np.testing.assert_allclose(unseen[i], of_x, rtol=1e-8, atol=1e-12)
+    every = draws.of_unseen(X, np.arange(d))
+    own = np.diagonal(every, axis1=1, axis2=2)
+    np.testing.assert_allclose(draws.unseen_variance(X), own, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("gaps", [False, True])

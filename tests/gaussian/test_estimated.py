@@ -85,6 +85,27 @@ def test_unseen_entries_given_the_others_are_off_as_their_signals_and_their_nois
     assert np.all(own[~unseen] == 0)
     one = errors.of_unseen(X, np.array([3, 1]))
     np.testing.assert_allclose(one, covariance[:, [3, 1]][:, :, [3, 1]], rtol=1e-12)
+    np.testing.assert_allclose(errors.unseen_variance(X), own, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "model", [PPCA(2), BayesianPCA(2), RobustPPCA(2), FactorAnalysis(2)], ids=str
+)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_new_rows_are_filled_as_surely_as_their_conditional_says(model, gaps):
+    rng = np.random.default_rng(3)
+    W = rng.normal(size=(2, 6)) * 2
+    X, new = (rng.normal(size=(n, 2)) @ W + rng.normal(size=(n, 6)) for n in (40, 12))
+    X[rng.random(X.shape) < 0.15 * gaps] = np.nan
+    new[rng.random(new.shape) < 0.3] = np.nan
+    fitted, unseen = model.fit(X), np.isnan(new)
+    std = fitted.impute(new, return_std=True)[1]
+    own = np.diagonal(fitted.conditional(new)[1], axis1=1, axis2=2)
+    np.testing.assert_allclose(std**2, own, rtol=1e-10)
+    known = fitted.impute(new, return_std=True, parameters="fixed")[1]
+    assert np.all(std[unseen] > known[unseen]) and np.all(std[~unseen] == 0)
+    estimated = fitted.impute(new, return_std=True, parameters="estimated")[1]
+    np.testing.assert_array_equal(estimated, std)
 
 
 def principal(W):

@@ -486,11 +486,13 @@ class LatentEstimator(LinearEstimator):
         return_std : bool, default=False
             Also return the standard deviation of every entry: 0 where it was observed, and where
             it was not the uncertainty of a measurement, √(wᵀCw + σ²), with that of the parameters.
-        parameters : {'auto', 'bootstrap', 'fixed'}, default='auto'
-            What the standard deviations count as known. 'fixed': the fitted parameters. 'bootstrap'
+        parameters : {'auto', 'bootstrap', 'estimated', 'fixed'}, default='auto'
+            What the standard deviations count as known. 'fixed': the fitted parameters. 'estimated'
+            adds what their errors do to new rows, to first order, as in `conditional`. 'bootstrap'
             adds the variance of the expectation over 20 refits to bootstraps of X, which must be
-            the training table or one like it. 'auto' does so where it matters: X has as many rows
-            as were fitted, and fewer than 50 observed entries per free parameter.
+            the training table or one like it. 'auto' refits where X has as many rows as were fitted
+            and fewer than 50 observed entries per free parameter; otherwise parameters count as
+            estimates, unless there were so many rows that it does not show.
 
         Returns
         -------
@@ -515,10 +517,17 @@ class LatentEstimator(LinearEstimator):
         >>> round(float(filled[0, 2]), 1), round(float(std[0, 2]), 1)
         (1.6, 0.5)
         """
-        _checks.check_choice("parameters", parameters, ("auto", "bootstrap", "fixed"))
+        ways = ("auto", "bootstrap", "estimated", "fixed")
+        _checks.check_choice("parameters", parameters, ways)
         model = self._working
         if not return_std or not refits_parameters(self, X, parameters):
-            return gaussian.imputed(model.factors, X, return_std)
+            filled, std = gaussian.imputed(model.factors, X, return_std)
+            errors = self._errors(parameters) if return_std else None
+            if std is not None and errors is not None:
+                tails = model.tails(X, (std * std)[:, :, None])
+                total = errors.unseen_variance(X)[:, :, None] + tails
+                std = backend.namespace(total).sqrt(total[:, :, 0])
+            return filled, std
         request, rng = self._refit_request(), np.random.default_rng(0)
         return completing.imputed_unsurely(
             model.factors, X, rng, request, self._bootstrap_weights(X, None)

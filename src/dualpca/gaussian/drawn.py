@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualpca.arrays import Array, algebra, backend, outer, unpack
+from dualpca.arrays import Array, algebra, backend, outer, quadratic, unpack
 from dualpca.gaussian.estimated import worth_counting
 from dualpca.gaussian.observed import Factors, StackedLatents, each, joined, stacked_latents
 from dualpca.gaussian.reference import Reference
@@ -124,6 +124,17 @@ class ParameterDraws:
                 own, C = V[k, :, :], unpack(found.covariance[k, :, :].T, q)
                 total = total + own @ C @ own.T / int(V.shape[0])
             parts.append([total * outer(1 - backend.take(mask, features, axis=1))])
+        return joined(parts)[0]
+
+    def unseen_variance(self, X: Array) -> Array:
+        """Return the variances of `of_unseen` for all features, (n, d)."""
+        fit, parts, q = self.factors, [], int(self.W.shape[2])
+        for mask, at, found in self._each(X):
+            off = self.W @ found.mean + self.mu[:, :, None] - (at @ fit.W.T + fit.mu).T
+            total = _average(off * off).T + _average(self.psi)
+            for own, packed in zip(self.W, found.covariance, strict=True):
+                total = total + quadratic(unpack(packed.T, q), own) / int(self.W.shape[0])
+            parts.append([total * (1 - mask)])
         return joined(parts)[0]
 
     def _each(self, X: Array) -> Iterator[tuple[Array, Array, StackedLatents]]:

@@ -206,6 +206,16 @@ class ParameterErrors:
             )
         return joined(parts)[0] * self.inflation
 
+    def unseen_variance(self, X: Array) -> Array:
+        """Return the variances of `of_unseen` for all features, (n, d)."""
+        (W, psi), parts = (self.factors.W, self.factors.psi), []
+        c = backend.namespace(psi).ones_like(psi) if self.scarce is None else self.scarce
+        for block, found, scored in self._each(X):
+            C = found.covariance
+            own = psi + scored.level[:, None] * (c * psi)
+            parts.append([(quadratic(C + C @ scored.Q @ C, W) + own) * (1 - block.mask)])
+        return joined(parts)[0] * self.inflation
+
 
 def worth_counting(factors: Factors, rows: float) -> bool:
     """Return True if errors of parameters that so many rows left are worth their cost."""
