@@ -1,12 +1,13 @@
 """What errors of parameters add to posteriors, beside derivatives of dense posteriors."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from dualpca import PPCA, BayesianPCA, FactorAnalysis, RobustPPCA
-from dualpca.errors import SelectionWarning
+from dualpca.errors import HeywoodWarning, SelectionWarning
 from dualpca.gaussian import Factors, ParameterErrors, Reference
 
 RNG = np.random.default_rng(0)
@@ -98,7 +99,9 @@ def test_new_rows_are_filled_as_surely_as_their_conditional_says(model, gaps):
     X, new = (rng.normal(size=(n, 2)) @ W + rng.normal(size=(n, 6)) for n in (40, 12))
     X[rng.random(X.shape) < 0.15 * gaps] = np.nan
     new[rng.random(new.shape) < 0.3] = np.nan
-    fitted, unseen = model.fit(X), np.isnan(new)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HeywoodWarning)
+        fitted, unseen = model.fit(X), np.isnan(new)
     std = fitted.impute(new, return_std=True)[1]
     own = np.diagonal(fitted.conditional(new)[1], axis1=1, axis2=2)
     np.testing.assert_allclose(std**2, own, rtol=1e-10)

@@ -131,7 +131,7 @@ def test_empty_row_has_the_prior():
     assert model.score_samples(empty) == [0.0]
     mean, cov = model.posterior(empty, parameters="fixed")
     assert np.all(mean == 0) and np.allclose(cov, np.eye(q), atol=1e-14)
-    filled, std = model.impute(empty, return_std=True)
+    filled, std = model.impute(empty, return_std=True, parameters="fixed")
     assert_close(filled[0], model.mean_, "exact")
     assert_close(std[0] ** 2, np.diag(covariance(model)), "vector")
     assert_close(model.conditional(empty, parameters="fixed")[1][0], covariance(model), "vector")

@@ -502,7 +502,7 @@ class LatentEstimator(LinearEstimator):
         Notes
         -----
         E[x_m | x_o] = μ_m + W_m z̄ (theory 4). A row with nothing observed gets the mean and the
-        standard deviation of the model. With refits the noise is also divided by 1 − p/N, for p
+        standard deviation of a new row. With refits the noise is also divided by 1 − p/N, for p
         parameters and N observed entries; 20 refits cost up to 400 EM steps. They are the same in
         every call.
 
