@@ -412,6 +412,13 @@ Data = Annotated[str, typer.Argument(help="Table, or folder of images; - is stan
 Output = Annotated[
     str, typer.Option("--output", "-o", help="Table to write; - is standard output.")
 ]
+Defuse = Annotated[
+    bool,
+    typer.Option(
+        "--defuse",
+        help="In CSV, put an apostrophe before text that spreadsheets would run as a formula.",
+    ),
+]
 Page = Annotated[
     Path, typer.Option("--output", "-o", help="HTML file to write; an existing one is replaced.")
 ]
