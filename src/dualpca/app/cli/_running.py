@@ -93,7 +93,8 @@ def _sentence(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return f"nothing was written: {where}{error.strerror}."
     if isinstance(error, MemoryError):
-        return "out of memory: try --memory-limit, or dualpca fit --sample-rows."
+        told = str(error).rstrip(".") or "memory ran out"
+        return f"{told}. Here --memory-limit helps, or dualpca fit --sample-rows."
     return " ".join(str(error).split()) or type(error).__name__
 
 
