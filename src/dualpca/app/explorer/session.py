@@ -765,8 +765,8 @@ def open_session(
     _check_entries(lens, X, features, ids)
     shape = shape_of(len(features), image, curve)
     rest = None if frame is None or id_column is None else frame.drop(id_column)
-    table_shown = frame if rest is None else rest
-    given = (lens, X, table_shown, features, ids, shape, units, source, time, color)
+    others = frame if rest is None else rest
+    given = (lens, X, others, features, ids, shape, units, source, time, color)
     return Session(*given, defuse=defuse)
 
 
