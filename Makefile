@@ -64,8 +64,9 @@ fuzz: $(DEV)  ## Hand hostile files to everything that reads files, for SECONDS
 shapes: $(DEV)  ## Fit every model to tables of odd shapes, for SECONDS
 	$(BIN)/python -m tools.shapes --seconds $(SECONDS)
 
-audit: $(DEV)  ## Compare the installed versions with known vulnerabilities
-	$(BIN)/python -m tools.audit
+# AUDIT=--online asks for known vulnerabilities; tools/audit.py says how to do so without a network.
+audit: $(DEV)  ## List dependencies, their licences and known vulnerabilities
+	$(BIN)/python -m tools.audit $(AUDIT)
 
 bench: $(DEV)  ## Compare with other libraries, write docs/benchmarks.md and a summary
 	$(BIN)/python -m benchmarks $(SECTIONS)

@@ -3,8 +3,9 @@
     python -m tools.release [--folder dist]
 
 What is looked at: one version everywhere, a dated changelog entry for it, what the two archives
-hold, their metadata, the sizes of their files, and that the sdist builds the same wheel. Every
-fault is printed; the status is 1 if there is one.
+hold, their metadata, the sizes of their files, that the sdist builds the same wheel, and the
+licences of what the package needs. Every fault is printed; the status is 1 if there is one. An SBOM
+is written beside the archives.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from email.message import Message
-from importlib.util import find_spec
 from pathlib import Path
+
+from tools import audit
 
 ROOT = Path(__file__).resolve().parents[1]
 LARGEST_FILE, LARGEST_WHEEL, LARGEST_SDIST = 500_000, 3_000_000, 10_000_000
@@ -189,14 +191,13 @@ def archives(folder: Path) -> Iterator[str]:
 
 
 def bill_of_materials(folder: Path) -> Iterator[str]:
-    """Write the list of what the package is made of beside the archives, and yield a failure."""
-    if find_spec("tools.sbom") is None:
-        return
+    """Write what the package is made of beside the archives; yield licences nobody has reviewed."""
     target = folder / f"dualpca-{version()}.cdx.json"
-    ask = [sys.executable, "-m", "tools.sbom", "-o", str(target)]
-    said = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True)
-    if said.returncode:
-        yield f"python -m tools.sbom failed:\n{said.stdout}{said.stderr}"
+    packages = audit.closure(audit.project())
+    audit.write_bill(target, packages, [*folder.glob("*.tar.gz"), *folder.glob("*.whl")])
+    print(f"{target.name}: {target.stat().st_size:,} bytes, {len(packages)} packages looked at")
+    for told in audit.not_permissive(packages.values()).open:
+        yield f"A licence that is not permissive, or not known: {told}"
 
 
 def main() -> int:

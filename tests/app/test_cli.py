@@ -100,6 +100,17 @@ def _named(rows):
     return pl.DataFrame(rows, schema=NAMES, orient="row")
 
 
+def test_memory_that_runs_out_is_told_with_its_size_and_the_options_that_help(place, inside):
+    def greedy(*_, **__):
+        return np.empty((10**8, 10**7))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dualpca.PPCA._units_of", greedy)
+        told = inside("fit", "t.csv", "-m", "ppca", "-q", 1, "-o", "never.dpca", cwd=place)
+    assert told[0] == 1 and "100000000 × 10000000" in told[2]
+    assert "8e+06 GB" in told[2] and "--memory-limit" in told[2]
+
+
 def test_standard_input_and_output(place, rows, model):
     table = (place / "t.csv").read_bytes()
     done = call("transform", "m.dpca", "-", "-o", "-", cwd=place, stdin=table)

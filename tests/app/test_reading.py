@@ -371,3 +371,14 @@ def test_spreadsheets_need_a_package_and_say_so(tmp_path, monkeypatch):
     monkeypatch.setattr(sheets, "find_spec", lambda name: None)
     with pytest.raises(TableError, match=r"pip install '\.\[xlsx\]'"):
         reading.read(tmp_path / "t.xlsx")
+
+
+def test_an_npy_file_that_becomes_shorter_while_it_is_read_is_an_error(tmp_path):
+    path = tmp_path / "t.npy"
+    np.save(path, np.arange(6000.0).reshape(2000, 3))
+    frames = reading._mapped(str(path), 24_000).open()
+    assert next(frames).rows()[1] == (3.0, 4.0, 5.0)
+    with path.open("r+b") as file:
+        file.truncate(30_000)
+    with pytest.raises(TableError, match=r"t\.npy became shorter while it was read"):
+        list(frames)

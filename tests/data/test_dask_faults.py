@@ -1,14 +1,22 @@
 """Faults of a cluster in every phase of a fit: the same model, or a clear error, and no hang."""
 
 import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
+import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
-from dualpca import PPCA
+from dualpca import PPCA, KernelPCA
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -158,3 +166,164 @@ def test_workers_that_all_go_away_are_an_error_not_a_wait():
         with pytest.raises(TimeoutError, match="no workers"):
             fitted(PPCA(2, tol=1e-14, max_iter=100_000), slow)
         gone.join()
+
+
+# --- a worker that is cut off for a while ---------------------------------------------------------
+
+
+class Pause(cases.Strike):
+    """Stops one worker for some seconds, as a network does that loses its messages.
+
+    The file `slow`, if it is given, is there from the beginning of the pass until the worker stops.
+    """
+
+    def __init__(self, client, at, seconds, slow=None):
+        super().__init__(client, at, 0.05 if slow is None else 0.5)
+        self.seconds, self.slow = seconds, slow
+
+    def kill(self):
+        if self.slow is not None:
+            self.slow.touch()
+        time.sleep(self.after)
+        os.kill(self.pids[0], signal.SIGSTOP)
+        if self.slow is not None:
+            self.slow.unlink()
+        try:
+            time.sleep(self.seconds)
+        finally:
+            os.kill(self.pids[0], signal.SIGCONT)
+
+
+on_unix = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="processes cannot be stopped")
+
+
+@on_unix
+def test_a_worker_that_does_not_answer_for_20_seconds_changes_nothing(workers):
+    phase = cases.phases()["early em"]
+    workers.wait_for_workers(2, timeout=60)
+    array = cases.partitions(200, phase.d, phase.holes, 0.02)
+    begun = time.monotonic()
+    with Pause(workers, phase.at, 20.0) as pause:
+        found = fitted(phase.model, array)
+    assert pause.struck and time.monotonic() - begun >= 20.0
+    assert cases.difference(found, undisturbed(phase)) <= phase.tol
+
+
+@on_unix
+def test_work_of_a_worker_that_was_given_up_and_comes_back_counts_once(tmp_path):
+    """The scheduler gives it up, the other does its tasks, and then it goes on with its own."""
+    phase = cases.phases()["early em"]
+    model = clone(phase.model).set_params(tol=1e-14, max_iter=40)  # still fits when it is back
+    d, made, slow = phase.d, str(tmp_path / "made"), tmp_path / "slow"
+
+    def make(k):
+        with open(made, "a") as file:
+            file.write(f"{k}\n")
+        time.sleep(1.0 if slow.exists() else 0.02)
+        return cases.block_of(k, 200, d, phase.holes)
+
+    parts = [dask.delayed(make, pure=False)(k) for k in range(8)]
+    array = da.concatenate([da.from_delayed(one, (200, d), dtype=float) for one in parts])
+    X = np.concatenate([cases.block_of(k, 200, d, phase.holes) for k in range(8)])
+    with dask.config.set({"distributed.scheduler.worker-ttl": "2s"}), cluster() as client:
+        client.wait_for_workers(2, timeout=60)
+        with warnings.catch_warnings(), Pause(client, phase.at, 7.0, slow) as pause:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found, wanted = fitted(model, array), clone(model).fit(X)
+    assert pause.struck and found.n_iter_ == wanted.n_iter_
+    counts = Counter((tmp_path / "made").read_text().split())
+    assert max(counts.values()) > min(counts.values())  # something was made once more
+    assert cases.difference(found, wanted) <= phase.tol
+
+
+# --- a scheduler that forgets --------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def processes():
+    """A scheduler and two workers as processes of their own, as on a cluster of machines."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    started = []
+
+    def start(what, *arguments):
+        ask = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard", *arguments]
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        path = os.pathsep.join(filter(None, sys.path))  # workers read what is made here
+        own = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=path)
+        started.append(subprocess.Popen(ask, env=own, **silent))
+        return started[-1]
+
+    def scheduler():
+        return start("scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-show")
+
+    try:
+        first = scheduler()
+        for _ in range(2):
+            start("worker", address, "--nthreads", "1", "--no-nanny")
+        yield address, first, scheduler
+    finally:
+        for one in reversed(started):
+            one.kill()
+            one.wait()
+
+
+def struck(model, array, strike):
+    """Fit while `strike` happens after two seconds; the fit must end within 30 s of it."""
+    at = []
+
+    def later():
+        at.append(time.monotonic())
+        strike()
+
+    thread = threading.Timer(2.0, later)
+    thread.start()
+    try:
+        return fitted(model, array)
+    finally:
+        ended = time.monotonic()
+        thread.join()
+        assert at and ended - at[0] < 30.0
+
+
+FORGOTTEN = "scheduler was restarted, or the connection to it was lost.*fit again"
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_scheduler_that_dies_is_a_clear_error(comes_back):
+    """Whether another one takes its place at once or not: what it knew is lost."""
+    endless = PPCA(2, tol=1e-14, max_iter=100_000)
+    array = cases.partitions(200, 8, 0.2, 0.05)
+    with processes() as (address, one, again):
+
+        def strike():
+            one.kill()
+            one.wait()
+            if comes_back:
+                again()
+
+        with distributed.Client(address, timeout="60s") as client:
+            client.wait_for_workers(2, timeout=60)
+            with pytest.raises(ConnectionError, match=FORGOTTEN):
+                struck(endless, array, strike)
+
+
+@pytest.mark.parametrize("model", [PPCA(2, tol=1e-14, max_iter=100_000), "exact kernel"], ids=str)
+def test_a_scheduler_that_somebody_restarts_is_a_clear_error_and_a_new_fit_works(workers, model):
+    workers.wait_for_workers(2, timeout=60)
+    array = cases.partitions(200, 8, 0.0 if model == "exact kernel" else 0.2, 0.05)
+    if model == "exact kernel":
+        slow = cases.partitions(200, 8, 0.0, 1.5)  # all rows come to a worker meanwhile
+        model, array = KernelPCA(2, kernel="rbf", eigen_solver="krylov"), slow
+
+    def strike():
+        with distributed.Client(workers.scheduler.address, set_as_default=False) as other:
+            other.restart(timeout=60)
+
+    with pytest.raises(ConnectionError, match=FORGOTTEN):
+        struck(model, array, strike)
+    phase = cases.phases()["moments"]
+    array = cases.partitions(200, phase.d, phase.holes, 0.0)
+    assert cases.difference(fitted(phase.model, array), undisturbed(phase)) <= phase.tol

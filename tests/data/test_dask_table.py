@@ -1,6 +1,7 @@
 """Dask tables as people have them: dtypes of every kind, results that say what they are."""
 
 import gc
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from tests.data.test_parts import BY_EM, CLOSED, same, table
 da = pytest.importorskip("dask.array")
 frames = pytest.importorskip("dask.dataframe")
 pandas = pytest.importorskip("pandas")
+
+from dualpca.data import dask_table  # noqa: E402  needs Dask
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -148,3 +151,33 @@ def test_what_takes_rows_in_memory_only_says_so(name, tmp_path):
             ValueError, match=r"rows in memory.*, got .*(part by part|chunked data)"
         ):
             REFUSED[name](parts)
+
+
+class Forgetful:
+    """A client of a cluster whose scheduler does not know its futures any more."""
+
+    def __init__(self, error):
+        self.error, self.cancelled = error, []
+
+    def gather(self, futures):
+        raise self.error
+
+    def cancel(self, futures):
+        self.cancelled += futures
+
+
+@pytest.mark.parametrize(
+    "said, told",
+    [
+        ("1 Future cancelled for reason: scheduler-restart.", ConnectionError),
+        ("1 Future cancelled for reason: scheduler-connection-lost.", ConnectionError),
+        ("cancelled by the user", CancelledError),
+    ],
+)
+def test_a_scheduler_that_forgets_is_told_apart_from_other_ends(said, told, monkeypatch):
+    monkeypatch.setattr(dask_table, "_wait", lambda client, ready: None)
+    client = Forgetful(CancelledError(said))
+    with pytest.raises(told) as caught:
+        dask_table._results(client, ["a", "b"])
+    assert client.cancelled == ["a", "b"]
+    assert ("fit again once it answers" in str(caught.value)) is (told is ConnectionError)

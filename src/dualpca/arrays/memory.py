@@ -1,4 +1,4 @@
-"""How much memory there is, how much is in use, sizes in words; memory maps after reading."""
+"""How much memory there is and is in use, in words; what to say when it runs out; memory maps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,8 +47,8 @@ def shown(size: float) -> str:
 
 
 def free() -> int:
-    """Return the bytes that are free without swapping: of the machine, or of its container."""
-    return min([_free_of_host(), *_free_in_groups()])
+    """Return the bytes that are free without swapping, as machine, container and limits allow."""
+    return min([_free_of_host(), *_free_in_groups(), *_free_in_limits()])
 
 
 def _free_of_host() -> int:
@@ -116,6 +116,18 @@ def _reclaimable(group: Path, name: str) -> int:
     return 0
 
 
+def _free_in_limits() -> Iterator[int]:
+    """Yield what limits of this process leave free (`ulimit -v`, `ulimit -d`), where it has any."""
+    with suppress(ImportError, OSError, ValueError, IndexError):
+        import resource
+
+        pages = Path("/proc/self/statm").read_text().split()
+        for kind, used in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+            limit = resource.getrlimit(kind)[0]
+            if limit != resource.RLIM_INFINITY:
+                yield max(limit - int(used) * mmap.PAGESIZE, 0)
+
+
 def resident() -> int:
     """Return the bytes that this process holds now (where unknown: at its height, or none)."""
     with suppress(OSError, ValueError, IndexError):
@@ -126,6 +138,76 @@ def resident() -> int:
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return 0
+
+
+IN_A_FIT = (
+    "Fit fewer rows or columns, give them in float32, or give a table in chunks: Batches, or the "
+    "path of a file."
+)
+IN_AN_ANSWER = "Ask about fewer rows at a time, or give a table in chunks: Batches, or a path."
+AS_A_MATRIX = "Work with its parts instead, such as components_ and noise_variance_."
+"""What helps where memory runs out."""
+
+
+@contextmanager
+def explained(remedy: str) -> Iterator[None]:
+    """Say of memory that runs out how much was needed, how much is free, and what to do.
+
+    Examples
+    --------
+    >>> with explained("Use fewer."):
+    ...     np.empty((10**8, 10**8))
+    Traceback (most recent call last):
+        ...
+    MemoryError: memory ran out: an array of 100000000 × 100000000 float64 needs 8e+07 GB more, ...
+    """
+    try:
+        yield
+    except MemoryError as error:
+        shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
+        if shape is None or dtype is None:
+            if str(error):  # somebody has said what was needed
+                raise
+            raise MemoryError(
+                f"memory ran out, and {shown(free())} are free now. {remedy}"
+            ) from error
+        size = float(np.prod(shape, dtype=np.float64)) * np.dtype(dtype).itemsize
+        raise MemoryError(
+            f"memory ran out: an array of {' × '.join(map(str, shape))} {dtype} needs "
+            f"{shown(size)} more, and {shown(free())} are free now. {remedy}"
+        ) from error
+
+
+# --- memory maps -------------------------------------------------------------------------------
+
+
+def _map_under(X: Any) -> Any:
+    """Return the memory map of a file that an array is, or is a part of; None for others."""
+    whole = X
+    while isinstance(whole, np.ndarray) and not isinstance(whole.base, mmap.mmap):
+        whole = whole.base
+    return whole if isinstance(whole, np.memmap) else None
+
+
+def check_map(X: Any) -> None:
+    """Refuse an array in a mapped file that has become shorter: to read it would end the process.
+
+    Examples
+    --------
+    >>> check_map(np.zeros(3))
+    """
+    whole = _map_under(X)
+    if whole is None:
+        return
+    pages: Any = whole.base
+    there = None
+    with suppress(ValueError, OSError):  # closed, or the map has no file
+        there = pages.size()
+    if there is not None and there < whole.offset + whole.nbytes:
+        raise ValueError(
+            f"{whole.filename} became shorter while it was mapped: it has {there} bytes, and the "
+            f"array needs {whole.offset + whole.nbytes}. Write it again."
+        )
 
 
 LEAST_RELEASED = 2**27
@@ -139,10 +221,8 @@ def releasing(X: Any) -> Callable[[slice], None]:
     holds for maps that cannot be written; for all others, and small ones, nothing is done. Maps
     opened with mode 'c' hold changes that would be lost.
     """
-    whole = X
-    while isinstance(whole, np.ndarray) and not isinstance(whole.base, mmap.mmap):
-        whole = whole.base
-    if not isinstance(whole, np.memmap) or whole.mode != "r" or X.nbytes < LEAST_RELEASED:
+    whole = _map_under(X)
+    if whole is None or whole.mode != "r" or X.nbytes < LEAST_RELEASED:
         return lambda rows: None
     pages: Any = whole.base
     if not X.flags.c_contiguous or not hasattr(mmap, "MADV_DONTNEED"):

@@ -41,6 +41,7 @@ from dualpca.data.table import (
     in_memory,
     is_elsewhere,
     is_on_workers,
+    npy_file,
     require_in_memory,
 )
 from dualpca.data.units import (

@@ -242,6 +242,9 @@ LONGEST_WITHOUT_WORKERS = "5 minutes"
 POLL = 1.0
 """Seconds between two looks at the workers."""
 
+FORGOTTEN = ("scheduler-connection-lost", "scheduler-restart")
+"""Reasons that Dask gives for futures that no scheduler knows any more."""
+
 
 def fetched(items: list[Any]) -> list[Any]:
     """Return what delayed things are, computed where the user's Dask computes.
@@ -260,8 +263,13 @@ def _results(client: Any, futures: list[Any]) -> list[Any]:
     try:
         _wait(client, partial(_are_done, futures))
         found: list[Any] = client.gather(futures)
-    except BaseException:  # also Ctrl-C: nobody waits for the rest
+    except BaseException as error:  # also Ctrl-C: nobody waits for the rest
         client.cancel(futures)
+        if isinstance(error, CancelledError) and any(word in str(error) for word in FORGOTTEN):
+            raise ConnectionError(
+                "Dask's scheduler was restarted, or the connection to it was lost, and it has "
+                "forgotten this fit: fit again once it answers. A model with a checkpoint resumes."
+            ) from error
         raise
     return found
 

@@ -326,6 +326,7 @@ def _sums(
     release = memory.releasing(X)
 
     def block(rows: slice) -> tuple[Array, ...]:
+        memory.check_map(X)
         C = centred(rows)
         release(rows)
         w = ones[: C.shape[0]] if weights is None else weights[rows]

@@ -518,6 +518,7 @@ class SlicedTable(LocalTable):
             buffers = cycle([np.empty(size, dtype=self.stored) for _ in range(BUFFERS)])
         for number, rows in enumerate(backend.slices(n, self.step)):
             if file is None:
+                memory.check_map(self.table)
                 block = self.table[rows]
             else:
                 block = file.read(rows, None if buffers is None else next(buffers))
@@ -994,6 +995,7 @@ def chunked_table(X: Any, *, fitting: bool = True) -> ChunkedTable | None:
 
         return DaskTable.of(X)
     if isinstance(X, np.memmap):
+        memory.check_map(X)
         large = fitting and X.nbytes > SHARE_OF_MEMORY * memory.free()
         return SlicedTable(X) if large else None
     if is_path(X):

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from dualpca.arrays import Array, backend, is_torch_generator, seed_of
+from dualpca.arrays import Array, backend, is_torch_generator, memory, seed_of
 from dualpca.data import (
     ChunkedTable,
     Host,
@@ -398,15 +398,20 @@ def column_numbers(estimator: Estimator, columns: Columns, name: str) -> list[in
 
 
 @contextmanager
-def named_columns(estimator: Estimator) -> Iterator[None]:
-    """Refer to features that no row observes by their names in the frame; name a checkpoint."""
+def explained(estimator: Estimator) -> Iterator[None]:
+    """Say errors of a fit in the words of its user.
+
+    Features that no row observes have the names of the frame, a checkpoint has its path, and memory
+    that runs out a size.
+    """
     asked = getattr(estimator, "checkpoint", None)
     try:
-        if asked is None:
-            yield
-        else:
-            with resuming(asked):
+        with memory.explained(memory.IN_A_FIT):
+            if asked is None:
                 yield
+            else:
+                with resuming(asked):
+                    yield
     except EmptyColumnError as error:
         names = getattr(estimator, "feature_names_in_", None)
         if names is None:

@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca import gaussian
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array, backend, memory
 from dualpca.data import Units, has_missing, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DependenceWarning, expected, warn
 from dualpca.estimators import _checks
@@ -179,6 +179,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         _checks.check_finite_result(J, rows, missing=self._accepts_nan)
         return self._home(backend.cast_like(J, rows), X)
 
+    @memory.explained(memory.AS_A_MATRIX)
     def get_covariance(self) -> Array:
         """Return the covariance matrix of the fitted Gaussian, in the units of X.
 
@@ -196,6 +197,7 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         """
         return self._outward(Units.covariance, self._fitted.covariance())
 
+    @memory.explained(memory.AS_A_MATRIX)
     def get_precision(self) -> Array:
         """Return the precision matrix of the fitted Gaussian, the inverse of its covariance.
 

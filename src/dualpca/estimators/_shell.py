@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from dualpca import arrays, data, errors
-from dualpca.arrays import Array, backend
+from dualpca.arrays import Array, backend, memory
 from dualpca.data import ChunkedTable, Host, InMemoryTable, Table, Units
 from dualpca.estimators import _checks, saving
 from dualpca.estimators._streaming import Streaming
@@ -196,7 +196,7 @@ class Estimator(BaseEstimator):
     @contextmanager
     def _training(self, X: Rows, sample_weight: Weights = None) -> Iterator[Table]:
         """Give the checked table to fit, on the device that was asked for; show progress."""
-        with arrays.showing(self.verbose), _checks.named_columns(self):
+        with arrays.showing(self.verbose), _checks.explained(self):
             chunks = data.chunked_table(X)
             self._choose_device(X, chunks)
             if chunks is None:
@@ -535,7 +535,11 @@ def on_rows(
                 return chunkwise(self, chunks, args, named)
             given, units = self._given(X, name), self._units
             rows = given if units is None else units.inward(given)
-            with np.errstate(over="ignore", invalid="ignore"), if_singular(SINGULAR_MODEL):
+            with (
+                np.errstate(over="ignore", invalid="ignore"),
+                if_singular(SINGULAR_MODEL),
+                memory.explained(memory.IN_AN_ANSWER),
+            ):
                 result = method(self, rows, *args, **named)
             found, like = [], backend.vector_like(rows)
             for k, part in enumerate(result if isinstance(result, tuple) else (result,)):

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from dualpca.arrays import Array, showing
 from dualpca.data import InMemoryTable, Moments, Units, used_rows
 from dualpca.errors import StreamWarning, expected, warn
-from dualpca.estimators._checks import check_weights, named_columns
+from dualpca.estimators._checks import check_weights, explained
 from dualpca.estimators._types import Rows, Weights
 from dualpca.gaussian import check_request
 from dualpca.models.spiked import check_chunks_solver
@@ -62,7 +62,7 @@ class Streaming(Generic[State, Request]):
                 "forgets the rows that fit saw. Give all rows to partial_fit to keep them.",
                 StreamWarning,
             )
-        with showing(estimator.verbose), named_columns(estimator):
+        with showing(estimator.verbose), explained(estimator):
             if stream is None:
                 estimator._choose_device(X)
             rows = self.check(estimator, X, stream is None)
@@ -78,7 +78,7 @@ class Streaming(Generic[State, Request]):
     def solve(self, estimator: Estimator) -> None:
         """Give an estimator the model of its stream, beside the stream."""
         kept = {name: vars(estimator)[name] for name in ("_stream", "n_samples_seen_")}
-        with showing(estimator.verbose), named_columns(estimator):
+        with showing(estimator.verbose), explained(estimator):
             model = self.model(kept["_stream"], estimator._request())
             try:
                 estimator._keep(model)  # which may warn

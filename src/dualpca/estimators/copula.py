@@ -194,7 +194,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             remedy += "transform and impute then accept all of it."
             what = "a frame or an array in memory: margins need all values of a column"
             raise ValueError(expected("X", what, type(X).__name__, remedy))
-        with showing(self.verbose), _checks.named_columns(self):
+        with showing(self.verbose), _checks.explained(self):
             table = self._opened(X, reset=True)
             weights = _checks.check_weights(sample_weight, np.empty((len(table), 1)))
             asked = (self.column_kinds, request, self.n_components, weights)
@@ -633,7 +633,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         models: Any = [model] * n_draws
         if parameters == "bootstrap" and entries.missing.any():
             _checks.check_bootstrap(self, least_rows(model.n_components), ~entries.missing, "known")
-            with _checks.named_columns(self):
+            with _checks.explained(self):
                 models = model.refits(entries, weights, n_draws, rng, self._request())
         missing: Host = np.any(entries.missing, axis=1)
         if not missing.any():

@@ -5,6 +5,6 @@ Read `container` (arrays and a text in one file), `fields` (what annotations all
 
 `estimators.saving` uses all of them: it takes estimators apart, and puts them together. Models use
 none: their annotations say what a file may hold. Others use `Checkpoint`, `CheckpointWatch` and
-`resuming` (fits that resume), `sizes_of` and `is_record` (of fields), `escaped` (text for people),
-`is_model_file`, and `metadata`.
+`resuming` (fits that resume), `sizes_of` and `is_record` (of fields), `escaped` and `visible`
+(text for people), `is_model_file`, and `metadata`.
 """

@@ -55,6 +55,7 @@ import dataclasses
 import inspect
 import math
 import operator
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -395,17 +396,46 @@ def _shown(value: object) -> str:
 
 
 def escaped(text: str, most: int) -> str:
-    r"""Return text for people: of limited length, control characters escaped.
+    r"""Return text for people: of limited length, characters that cannot be seen escaped.
+
+    Those are control characters, those of no width, and those that turn the direction of writing.
 
     Examples
     --------
     >>> print(escaped("a" * 9, 5), escaped("red" + chr(27), 80))
     aaaa… red\x1b
     """
-    short = text if len(text) <= most else text[: most - 1] + "…"
-    if short.isprintable():
-        return short
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in short)
+    return _printable(text if len(text) <= most else text[: most - 1] + "…")
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+WORD = re.compile(r"\S+")
+
+
+def visible(value: Any) -> Any:
+    r"""Return text for pages as `escaped` does, but with all spaces, and at any length.
+
+    Also all text in lists and dictionaries; other values stay as they are.
+
+    Examples
+    --------
+    >>> print(visible("a" + chr(0x202E) + "b c"), visible({"x": [chr(0x200B), 1.5]}))
+    a\u202eb c {'x': ['\\u200b', 1.5]}
+    """
+    if isinstance(value, str):
+        if value.isprintable():
+            return value
+        return WORD.sub(lambda found: _printable(found[0]), value)
+    if isinstance(value, dict):
+        return {visible(key): visible(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [visible(one) for one in value]
+    return value
 
 
 def in_words(hint: Any) -> str:

@@ -24,6 +24,7 @@ from dualpca.app.cli._running import (
     Components,
     Data,
     Decimal,
+    Defuse,
     Encoding,
     Force,
     Identifier,
@@ -347,6 +348,7 @@ def watch(
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = "utf-8",
+    defuse: Defuse = False,
     host: Annotated[str, typer.Option(help="Address of the page.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any free one.")] = 0,
     token: Annotated[
@@ -374,7 +376,8 @@ def watch(
         with ExitStack() as stack:
             if kept is not None:
                 stack.enter_context(_alone(kept))
-            one = open_watch(model, data, kept, log, alarms, reading, anew, skip, as_json)
+            how = (log, alarms, reading, anew, skip, as_json)
+            one = open_watch(model, data, kept, *how, defuse=defuse)
             stack.callback(one.close)
             stop = stack.enter_context(_stoppable())
             if page:
@@ -435,6 +438,8 @@ def open_watch(
     anew: bool,
     skip: bool,
     as_json: bool,
+    *,
+    defuse: bool = False,
 ) -> Watch:
     """Return a watch that goes on where the last one stopped, if there was one."""
     fitted, metadata = load_model(model)
@@ -470,7 +475,7 @@ def open_watch(
         if data == "-" and outs[0] is not None:
             state.rows += outs[0].more
         parts = (fitted, records, tail, state, kept, _tell)
-        found = Watch(*parts, as_json=as_json, log=outs[0], alarms=outs[1])
+        found = Watch(*parts, as_json=as_json, log=outs[0], alarms=outs[1], defuse=defuse)
         stack.pop_all()
     return found
 

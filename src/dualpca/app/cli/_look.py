@@ -11,6 +11,7 @@ import typer
 from dualpca.app.cli._fit import summary
 from dualpca.app.cli._running import (
     Data,
+    Defuse,
     Force,
     Identifier,
     Json,
@@ -51,6 +52,7 @@ def score(
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
     source: Source,
+    defuse: Defuse = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -65,7 +67,7 @@ def score(
     def work() -> dict[str, Any]:
         keep_inputs([output], [model, data])
         check_output(output, force=force)
-        job = start(model, data, id_column, source.reading(), sequence, output)
+        job = start(model, data, id_column, source.reading(), sequence, output, defuse=defuse)
         scores = _Scores(job, level, lengths)
         if output is None:
             for frame in job.table.frames():

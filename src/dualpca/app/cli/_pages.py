@@ -28,6 +28,7 @@ from dualpca.app.cli._running import (
     Beside,
     Choice,
     Components,
+    Defuse,
     Force,
     Identifier,
     Json,
@@ -326,6 +327,7 @@ def explore(
     id_column: Identifier = None,
     source: Source,
     seed: Seed = 0,
+    defuse: Defuse = False,
     as_json: Json = False,
 ) -> None:
     """Explore a model in the browser; Ctrl-C stops the server.
@@ -365,6 +367,7 @@ def explore(
             source=table or "no table",
             time=when,
             color=color,
+            defuse=defuse,
         )
         door = open_door(host, port, token)
         held.extend((prepare(session, door, show), door))

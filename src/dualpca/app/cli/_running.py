@@ -93,7 +93,8 @@ def _sentence(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return f"nothing was written: {where}{error.strerror}."
     if isinstance(error, MemoryError):
-        return "out of memory: try --memory-limit, or dualpca fit --sample-rows."
+        told = str(error).rstrip(".") or "memory ran out"
+        return f"{told}. Here --memory-limit helps, or dualpca fit --sample-rows."
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -411,6 +412,13 @@ Model = Annotated[str, typer.Argument(help="Model file written by `dualpca fit`.
 Data = Annotated[str, typer.Argument(help="Table, or folder of images; - is standard input.")]
 Output = Annotated[
     str, typer.Option("--output", "-o", help="Table to write; - is standard output.")
+]
+Defuse = Annotated[
+    bool,
+    typer.Option(
+        "--defuse",
+        help="In CSV, put an apostrophe before text that spreadsheets would run as a formula.",
+    ),
 ]
 Page = Annotated[
     Path, typer.Option("--output", "-o", help="HTML file to write; an existing one is replaced.")

@@ -293,6 +293,7 @@ class Job:
     id_column: str | None
     sequence: str | None
     absent: tuple[str, ...] = ()  # columns of the model that the table lacks
+    defuse: bool = False  # formulas become text in what is written
 
     def rows(self, frame: pl.DataFrame) -> Any:
         """Return rows of the table as the model expects them."""
@@ -336,7 +337,8 @@ class Job:
     ) -> dict[str, Any]:
         """Write the result of every batch (`each` rows per row); all of it or nothing."""
         made: Iterator[pl.DataFrame] = (step(frame) for frame in self.table.frames())
-        done = writing.write(made, output, self.table.dialect, each * self.table.height)
+        height = each * self.table.height
+        done = writing.write(made, output, self.table.dialect, height, defuse=self.defuse)
         return {"output": output, "rows": done.rows, "columns": done.columns}
 
 
@@ -347,6 +349,8 @@ def start(
     how: Reading,
     sequence: str | None = None,
     output: str | None = None,
+    *,
+    defuse: bool = False,
 ) -> Job:
     """Open a model file and a table; by default the identifiers are those of the fit.
 
@@ -367,7 +371,7 @@ def start(
     tell_codes(table, prep)
     if sequence is None and metadata.get("sequence_column") in table.columns:
         sequence = metadata["sequence_column"]
-    return Job(model, prep, table, id_column, sequence, absent)
+    return Job(model, prep, table, id_column, sequence, absent, defuse)
 
 
 def without_some(

@@ -29,6 +29,7 @@ from dualpca.app.cli._running import (
     Components,
     Data,
     Decimal,
+    Defuse,
     Force,
     ForceHere,
     Identifier,
@@ -84,6 +85,7 @@ def transform(
     sequence: SequenceColumn = None,
     lengths: Lengths = None,
     source: Source,
+    defuse: Defuse = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -93,7 +95,7 @@ def transform(
     def work() -> dict[str, Any]:
         keep_inputs([output], [model, data])
         check_output(output, force=force)
-        job = start(model, data, id_column, source.reading(), sequence, output)
+        job = start(model, data, id_column, source.reading(), sequence, output, defuse=defuse)
         if hasattr(job.model, "decode") and not hasattr(job.model, "transform"):
             return job.write(output, lambda frame: _states(job, frame, lengths))
         names = [str(name) for name in job.model.get_feature_names_out()]
@@ -124,6 +126,7 @@ def denoise(
     *,
     id_column: Identifier = None,
     source: Source,
+    defuse: Defuse = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -133,7 +136,7 @@ def denoise(
     def work() -> dict[str, Any]:
         keep_inputs([output], [model, data])
         check_output(output, force=force)
-        job = start(model, data, id_column, source.reading(), output=output)
+        job = start(model, data, id_column, source.reading(), output=output, defuse=defuse)
         clean, names = method_of(job.model, "denoise", "reconstruct"), job.prep.features
 
         def step(frame: pl.DataFrame) -> pl.DataFrame:
@@ -186,6 +189,7 @@ def impute(
     id_column: Identifier = None,
     source: Source,
     seed: Seed = 0,
+    defuse: Defuse = False,
     force: ForceHere = False,
     as_json: Json = False,
 ) -> None:
@@ -209,10 +213,10 @@ def impute(
             only = "ppca" if std else "copula" if probabilities else None  # can say that
             given = (components, standardize, seed, name or only)
             made = fit_here(table, source, choice, id_column, *given, rule="cv")
-            job = Job(made.model, made.prep, made.table, made.prep.identifier, None)
+            job = Job(made.model, made.prep, made.table, made.prep.identifier, None, defuse=defuse)
         else:
             refuse_fitting(model, choice, components, standardize, name)
-            job = start(model, table, id_column, source.reading(), output=target)
+            job = start(model, table, id_column, source.reading(), output=target, defuse=defuse)
         _check_able(job, std, probabilities)
         filling = _Filling(job, np.random.default_rng(seed), draws)
         filling.count_digits()
@@ -373,7 +377,7 @@ class _Filling:
         first = None if self.draws is None else "draw"
         self.count_digits()
         with writing.target(output) as file:
-            copy = writing.Rewritten(file, text, size, separator)
+            copy = writing.Rewritten(file, text, size, separator, defuse=self.job.defuse)
             copy.header(first)
             for records, frame in zip(copy.batches(), table.frames(), strict=True):
                 found = self.filled(frame)
@@ -398,7 +402,8 @@ class _Filling:
             for path, step in others.items():
                 file = stack.enter_context(writing.target(path))
                 made = self._stepped(step, path)
-                writing.into(file, made, reading.kind_of(path), table.dialect, table.height)
+                kind, defuse = reading.kind_of(path), self.job.defuse
+                writing.into(file, made, kind, table.dialect, table.height, defuse=defuse)
             return self.write(output)
 
     def _stepped(self, step: Step, path: str) -> Iterator[pl.DataFrame]:
@@ -594,6 +599,7 @@ def sample(
     separator: Separator = None,
     decimal: Decimal = None,
     seed: Seed = 0,
+    defuse: Defuse = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -612,7 +618,7 @@ def sample(
             tick()
         frame = _drawn(fitted, rows, names, prep)
         dialect = Dialect(how.separator or ",", how.decimal or ".")
-        done = writing.write(frame, output, dialect)
+        done = writing.write(frame, output, dialect, defuse=defuse)
         return {"output": output, "rows": done.rows, "columns": done.columns}
 
     run("sample", as_json, work, _words)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from dualpca.app.explorer.session import Session
+from dualpca.files.fields import visible
 
 MOST_ROWS = 100_000
 """Most rows of one export."""
@@ -43,6 +44,10 @@ def between(low: int, high: int) -> Any:
 def several(item: Any, least: int, most: int) -> Any:
     """Return the type of lists with a bounded number of items."""
     return Annotated[list[item], Field(min_length=least, max_length=most)]
+
+
+Text = Annotated[str, AfterValidator(visible)]
+"""Text of an answer, which a page shows."""
 
 
 class Message(BaseModel):
@@ -112,38 +117,38 @@ class SearchRequest(Message):
 class Words(Answer):
     """Why there is no answer."""
 
-    error: str
+    error: Text
 
 
 class Health(Answer):
     """Which run of the server this is."""
 
-    run: str
+    run: Text
 
 
 class ColumnAnswer(Answer):
     """A column to colour by."""
 
-    name: str
-    kind: str
-    levels: list[str]
-    origin: str
-    reason: str
+    name: Text
+    kind: Text
+    levels: list[Text]
+    origin: Text
+    reason: Text
     limit: float | None
 
 
 class TimeAnswer(Answer):
     """The column that tells the time of rows."""
 
-    name: str
-    kind: str
+    name: Text
+    kind: Text
 
 
 class ComponentAnswer(Answer):
     """A latent space: of the model, or of one component of a mixture."""
 
-    name: str
-    axes: list[str]
+    name: Text
+    axes: list[Text]
     low: list[float]
     high: list[float]
     ratio: list[float] | None
@@ -153,28 +158,28 @@ class ComponentAnswer(Answer):
 class ModelAnswer(Answer):
     """What the page needs before it can draw."""
 
-    run: str
-    version: str
-    model: str
-    source: str
+    run: Text
+    version: Text
+    model: Text
+    source: Text
     rows: int
     identified: bool
-    features: list[str]
-    levels: list[list[str]]
-    shape: str
+    features: list[Text]
+    levels: list[list[Text]]
+    shape: Text
     size: list[int]
     components: list[ComponentAnswer]
     columns: list[ColumnAnswer]
-    ways: list[str]
-    reasons: dict[str, str]
+    ways: list[Text]
+    reasons: dict[str, Text]
     limit: float
     low: list[float]
     mean: list[float]
     high: list[float]
     spread: list[float]
-    density: str
+    density: Text
     time: TimeAnswer | None
-    color: str | None
+    color: Text | None
     level: float
 
 
@@ -186,7 +191,7 @@ class PointAnswer(Answer):
     log_density: float | None = None
     farther: float | None
     nearest: int | None
-    nearest_id: str | None
+    nearest_id: Text | None
     distance: float | None
 
 
@@ -200,9 +205,9 @@ class PathAnswer(Answer):
 class RowsAnswer(Answer):
     """Rows as a table: the cells as text, with latents and reconstruction errors."""
 
-    columns: list[str]
-    cells: list[list[str]]
-    ids: list[str]
+    columns: list[Text]
+    cells: list[list[Text]]
+    ids: list[Text]
     latents: list[list[float]]
     values: list[list[float | None]]
     errors: list[float] | None
@@ -217,7 +222,7 @@ class ErrorsAnswer(Answer):
     count: int
     mean: float
     largest: float
-    columns: list[str]
+    columns: list[Text]
     by_column: list[float]
 
 
@@ -227,7 +232,7 @@ class ExpectedAnswer(Answer):
     `itself` is true where the expectation has seen the entry; `chance` is that of a level.
     """
 
-    id: str
+    id: Text
     features: list[int]
     measured: list[float | None]
     expected: list[float | None]
@@ -247,13 +252,13 @@ class DifferenceAnswer(Answer):
     selected: int
     rest: int
     compared: int
-    columns: list[str]
+    columns: list[Text]
     gap: list[float]
     low: list[float | None]
     high: list[float | None]
     inside: list[float]
     outside: list[float]
-    levels: list[str]
+    levels: list[Text]
     share: list[float]
     share_rest: list[float]
     share_low: list[float]
@@ -264,15 +269,15 @@ class SearchAnswer(Answer):
     """Rows that were found, and what of them fits."""
 
     rows: list[int]
-    ids: list[str]
-    where: list[str]
+    ids: list[Text]
+    where: list[Text]
     more: bool
 
 
 class ImputeAnswer(Answer):
     """A row, and how it was filled."""
 
-    id: str
+    id: Text
     truth: list[float | None]
     values: list[float]
     std: list[float] | None
@@ -286,7 +291,7 @@ class SampleAnswer(Answer):
     values: list[list[float]]
     latents: list[list[float]]
     nearest: list[int | None]
-    nearest_ids: list[str | None]
+    nearest_ids: list[Text | None]
     distance: list[float | None]
     beside: list[list[float | None] | None]
 

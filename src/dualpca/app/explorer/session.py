@@ -18,6 +18,7 @@ from dualpca.app.tables.columns import Preparation, level_words, of_table
 from dualpca.app.tables.reading import parse_shape
 from dualpca.app.tables.text import TableError, without
 from dualpca.app.tables.times import TimeAxis
+from dualpca.app.tables.writing import without_formulas
 
 # --- neighbours: how a point lies among rows ---------------------------------------------------
 
@@ -261,6 +262,7 @@ class Session:
     source: str = "no table"
     time: TimeAxis | None = None
     color: str | None = None  # the column to colour rows by at first
+    defuse: bool = False  # formulas become text in what is exported
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -691,7 +693,8 @@ def exported(session: Session, index: Sequence[int], component: int) -> pl.DataF
     taken = set(rest.columns)
     named = {_free(name, taken): values for name, values in extra.items()}
     first = first.rename({"row": _free("row", taken)})
-    return pl.concat([first, pl.DataFrame(named), rest], how="horizontal")
+    found = pl.concat([first, pl.DataFrame(named), rest], how="horizontal")
+    return without_formulas(found) if session.defuse else found
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -716,6 +719,7 @@ def open_session(
     source: str = "no table",
     time: TimeAxis | None = None,
     color: str | None = None,
+    defuse: bool = False,
 ) -> Session:
     """Return a session for a model and a table; kernel models have training points without one.
 
@@ -736,6 +740,8 @@ def open_session(
         When the rows were measured.
     color : str, optional
         The column to colour rows by at first.
+    defuse : bool
+        Whether formulas become text for spreadsheets too, in what is exported.
     """
     lens, table = lens_of(model), (metadata or {}).get("table", {})
     features = _features(lens, table)
@@ -759,9 +765,9 @@ def open_session(
     _check_entries(lens, X, features, ids)
     shape = shape_of(len(features), image, curve)
     rest = None if frame is None or id_column is None else frame.drop(id_column)
-    return Session(
-        lens, X, frame if rest is None else rest, features, ids, shape, units, source, time, color
-    )
+    others = frame if rest is None else rest
+    given = (lens, X, others, features, ids, shape, units, source, time, color)
+    return Session(*given, defuse=defuse)
 
 
 def _features(lens: Lens, table: Mapping[str, Any]) -> Sequence[str]:

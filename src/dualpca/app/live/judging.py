@@ -30,6 +30,7 @@ from dualpca.app.live.following import FileTail, Place, StreamTail, Tell
 from dualpca.app.live.records import Records, Rows
 from dualpca.app.live.words import MOST_SENSORS, reason, sensor_words, shares, title
 from dualpca.app.tables.columns import named_rows
+from dualpca.app.tables.writing import defused
 from dualpca.data import sync_folder, target_of
 from dualpca.errors import ModelFileError
 
@@ -249,6 +250,8 @@ class Watch:
     log, alarms : Out, optional
     seconds, rows : float, int
         How often the state is written: after so much time, or so many rows.
+    defuse : bool
+        Whether formulas become text for spreadsheets too, in CSV.
     """
 
     def __init__(
@@ -265,10 +268,11 @@ class Watch:
         alarms: Out | None = None,
         seconds: float = SECONDS,
         rows: int = ROWS,
+        defuse: bool = False,
     ) -> None:
         self.monitor, self.records, self.tail, self.state = monitor, records, tail, state
         self.path, self.say, self.as_json = path, say, as_json
-        self.log, self.alarms = log, alarms
+        self.log, self.alarms, self.defuse = log, alarms, defuse
         self.seconds, self.most = seconds, rows
         self.names = records.layout.prep.features
         nothing = self._named(np.full((1, len(self.names)), np.nan))
@@ -347,7 +351,7 @@ class Watch:
         if self.log is not None:
             if self.log.empty and not self.log.is_json:
                 names = [*LOG_START, *self._log_names(), "alarm", "sensors"]
-                self.log.write(_csv(names))
+                self.log.write(csv_line(names, defuse=self.defuse))
             self.log.empty = False
             self.log.write(self._logged(found))
             self.log.flush()
@@ -448,7 +452,8 @@ class Watch:
         self, row: int, when: str, cells: list[float], alarm: bool, which: dict[str, float]
     ) -> str:
         numbers = ["" if math.isnan(x) else f"{x:.8g}" for x in cells]
-        return _csv([row, when, *numbers, int(alarm), sensor_words(which, MOST_SENSORS)])
+        words = sensor_words(which, MOST_SENSORS)
+        return csv_line([row, when, *numbers, int(alarm), words], defuse=self.defuse)
 
     def _object(
         self, row: int, when: str, cells: list[float], alarm: bool, which: dict[str, float]
@@ -495,9 +500,9 @@ def _rounded(sensors: Mapping[str, float]) -> dict[str, float]:
     return {name: round(share, 4) for name, share in sensors.items()}
 
 
-def _csv(cells: Sequence[Any]) -> str:
-    """Return cells as a line of CSV."""
-    texts = [str(cell) for cell in cells]
+def csv_line(cells: Sequence[Any], *, defuse: bool) -> str:
+    """Return cells as a line of CSV; with `defuse` formulas are text for spreadsheets too."""
+    texts = [defused(str(cell)) if defuse else str(cell) for cell in cells]
     if not any(sign in text for text in texts for sign in ',"\r\n'):
         return ",".join(texts) + "\n"
     buffer = io.StringIO()

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 import dualpca
 from dualpca.app.explorer.app import CSV, Door, application, serve_health, server_of, static_files
 from dualpca.app.live.window import Window
+from dualpca.files.fields import visible
 
 
 def create(window: Window, run: str) -> FastAPI:
@@ -31,17 +32,17 @@ def _serve_window(app: FastAPI, window: Window, run: str) -> None:
 
     @app.get("/api/watch")
     async def watch() -> JSONResponse:
-        return JSONResponse(described)
+        return JSONResponse(visible(described))
 
     @app.get("/api/rows")
     def rows(since: int = 0) -> JSONResponse:
-        return JSONResponse(window.answer(max(since, 0)) | {"run": run})
+        return JSONResponse(visible(window.answer(max(since, 0))) | {"run": run})
 
     @app.get("/api/sensor/{j}")
     def sensor(j: int) -> JSONResponse:
         if not 0 <= j < len(window.names):
             raise HTTPException(404, f"sensor {j}: there are {len(window.names)}")
-        return JSONResponse(window.sensor(j))
+        return JSONResponse(visible(window.sensor(j)))
 
     @app.get("/api/table", response_class=Response, responses=CSV)
     def table(count: int = 0, end: int = 0) -> Response:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import threading
 import time
 from typing import Any
 
 import numpy as np
 
-from dualpca.app.live.judging import Alarm, Judged, Watch
+from dualpca.app.live.judging import Alarm, Judged, Watch, csv_line
 from dualpca.app.live.words import sensor_words, shares, title
 from dualpca.app.tables.columns import named_rows
 
@@ -126,10 +124,10 @@ class Window:
 
         The last `count` that are held, or those up to row `end`.
         """
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
+        defuse = self.watch.defuse
         both = [name for one in self.statistics for name in (one, f"{one}_limit")]
-        writer.writerow(["row", "time", *both, "alarm", "sensors", *self.names])
+        head = ["row", "time", *both, "alarm", "sensors", *self.names]
+        lines = [csv_line(head, defuse=defuse)]
         with self.lock:
             last = self.rows if end is None else min(end, self.rows)
             first = max(last - count, self.first)
@@ -139,8 +137,9 @@ class Window:
                 alarm = bool(self.alarms[k])
                 which = sensor_words(shares(self.parts[k], self.names)) if alarm else ""
                 numbers, measured = _cells(pairs), _cells(self.values[k])
-                writer.writerow([row, self.times[k], *numbers, int(alarm), which, *measured])
-        return buffer.getvalue()
+                cells = [row, self.times[k], *numbers, int(alarm), which, *measured]
+                lines.append(csv_line(cells, defuse=defuse))
+        return "".join(lines)
 
 
 def expected_of(monitor: Any, rows: Values, j: int) -> Values:

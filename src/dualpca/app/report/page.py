@@ -12,6 +12,7 @@ from html import escape
 from importlib import resources
 
 from dualpca.app.report.figures import Plot
+from dualpca.files.fields import visible
 
 # The policy makes a browser load nothing from outside the file, and run only the two scripts that
 # the page was written with.
@@ -137,7 +138,7 @@ def _digest(text: str) -> str:
 
 def _words(text: str) -> str:
     """Escape a text, with proper minus signs and no line breaks before units."""
-    text = re.sub(r"(?<!\S)-(?=\d)", "\N{MINUS SIGN}", text)
+    text = re.sub(r"(?<!\S)-(?=\d)", "\N{MINUS SIGN}", visible(text))
     return escape(re.sub(r" (?=[%=])|(?<==) ", "\N{NO-BREAK SPACE}", text))
 
 
@@ -220,7 +221,7 @@ class _Writer:
 
 def _json(plot: Plot) -> str:
     """Return a figure as JSON that is safe inside an HTML element."""
-    text = json.dumps({"data": plot.data, "layout": plot.layout}, allow_nan=False)
+    text = json.dumps(visible({"data": plot.data, "layout": plot.layout}), allow_nan=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text

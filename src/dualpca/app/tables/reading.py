@@ -48,6 +48,7 @@ from dualpca.app.tables.text import (
 from dualpca.app.tables.thousands import as_written
 from dualpca.app.tables.thousands import notes as notes_on_thousands
 from dualpca.arrays import memory, task
+from dualpca.data import npy_file
 
 TablePath = str | os.PathLike[str]
 Opener = Callable[[], BinaryIO]
@@ -718,19 +719,25 @@ def _check_matrix(matrix: np.ndarray[Any, Any], path: str) -> list[str]:
 
 
 def _mapped(path: str, piece: int) -> TableFile:
-    """Return the rows of an NPY file, read batch by batch."""
+    """Return the rows of an NPY file, read batch by batch.
+
+    Not through a map: pages that were read would count as memory in use, and a file that becomes
+    shorter meanwhile would end the process.
+    """
     try:
         matrix = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
         raise TableError(f"{path} is not a valid NumPy file: {first_line(error)}.") from error
-    names = _check_matrix(matrix, path)
-    n = len(matrix)
+    names, n, file = _check_matrix(matrix, path), len(matrix), npy_file(matrix)
+    assert file is not None
     rows = max(piece // max(8 * len(names), 1), 1)
 
     def frames() -> Iterator[pl.DataFrame]:
         for k in range(0, n, rows):
-            # opened anew each time: pages that were read would count as memory in use
-            part = np.array(np.load(path, mmap_mode="r", allow_pickle=False)[k : k + rows])
+            try:
+                part = file.read(slice(k, min(k + rows, n)), None)
+            except ValueError as error:
+                raise TableError(str(error)) from error
             yield pl.DataFrame(part, schema=names, orient="row")
 
     del matrix

@@ -44,6 +44,8 @@ def write(
     path: TablePath,
     dialect: Dialect | None = None,
     height: int = -1,
+    *,
+    defuse: bool = False,
 ) -> Written:
     """Write tables one after another into one file, or nothing at all; '-' is standard output.
 
@@ -56,11 +58,13 @@ def write(
         Of text.
     height : int
         Rows in all, which NumPy's files begin with.
+    defuse : bool
+        Whether formulas in text become text for spreadsheets too.
     """
     if isinstance(frames, pl.DataFrame):
         height, frames = frames.height, [frames]
     with target(path) as file:
-        return into(file, frames, kind_of(path), dialect, height)
+        return into(file, frames, kind_of(path), dialect, height, defuse=defuse)
 
 
 @contextmanager
@@ -80,8 +84,12 @@ def into(
     kind: str,
     dialect: Dialect | None = None,
     height: int = -1,
+    *,
+    defuse: bool = False,
 ) -> Written:
     """Write tables one after another into an open file."""
+    if defuse and kind in TEXT:
+        frames = map(without_formulas, frames)
     counted = _Counted(iter(frames))
     if kind in TEXT:
         said = dialect or Dialect()
@@ -189,10 +197,21 @@ class Rewritten:
         Bytes of a batch, as for `TextTable.checked`.
     separator : str
         Of the new file; if it is that of the old one, rows without changes are copied as they are.
+    defuse : bool
+        Whether formulas become text for spreadsheets too.
     """
 
-    def __init__(self, file: BinaryIO, text: TextTable, size: int, separator: str) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        text: TextTable,
+        size: int,
+        separator: str,
+        *,
+        defuse: bool = False,
+    ) -> None:
         self.file, self.text, self.size, self.separator = file, text, size, separator
+        self.defuse = defuse
         codec = text.file.codec
         if codec == "utf-8-sig" and not text.dialect.mark:
             codec = "utf-8"
@@ -235,6 +254,7 @@ class Rewritten:
         if front and not same:
             raise TableError(f"{self.text.path} has quotes inside of cells: remove them.")
         fields = [front, *fields] if front is not None and same else fields
+        fields = [defused_field(one) for one in fields] if self.defuse else fields
         fields = fields if old == new else [quoted(one, new) for one in fields]
         return new.join(fields) + line[len(body) :]
 
@@ -244,7 +264,7 @@ class Rewritten:
         if any(len(where) != len(records) for where, _ in changes.values()):
             raise TableError(f"{self.text.path} has quotes inside of cells: remove them.")
         found, before = list(records), "" if first is None else first + new
-        rows = range(len(found)) if old != new else _changed(changes)
+        rows = range(len(found)) if old != new or self.defuse else _changed(changes)
         cells = {j: iter(words) for j, (_, words) in changes.items()}
         for i in rows:
             body = body_of(found[i])
@@ -255,6 +275,8 @@ class Rewritten:
                 if where[i]:
                     word = next(cells[j])  # NA in quotes is a value, also among text in quotes
                     fields[j] = f'"{word}"' if word in CODES else quoted(word, new)
+            if self.defuse:
+                fields = [defused_field(one) for one in fields]
             if old != new:
                 fields = [quoted(one, new) for one in fields]
             found[i] = new.join(fields) + end
@@ -281,6 +303,71 @@ def quoted(cell: str, separator: str) -> str:
     if cell[:1] == '"' or not any(sign in cell for sign in (separator, '"', "\n", "\r")):
         return cell
     return '"' + cell.replace('"', '""') + '"'
+
+
+# --- formulas ----------------------------------------------------------------------------------
+
+FORMULA = r"^\s*[=+\-@＝＋－＠]"
+"""How text begins that spreadsheets take for a formula."""
+
+
+def is_formula(cell: str) -> bool:
+    """Return True for text that a spreadsheet would run; numbers with a sign are none.
+
+    Examples
+    --------
+    >>> [is_formula(cell) for cell in ("=1+1", "@SUM(A1)", "-1,234.5", "+49 176 5", "-5 %", "a=b")]
+    [True, True, False, False, False, False]
+    """
+    if re.match(FORMULA, cell) is None:
+        return False
+    return NUMBER.fullmatch(cell.strip().removesuffix("%")) is None
+
+
+def defused(cell: str) -> str:
+    """Return text with an apostrophe before a formula.
+
+    Examples
+    --------
+    >>> print(defused("=1+1"), defused("-3"), defused("R&D"))
+    '=1+1 -3 R&D
+    """
+    return f"'{cell}" if is_formula(cell) else cell
+
+
+def defused_field(field: str) -> str:
+    """Return a cell as a file has it, perhaps in quotes, with an apostrophe before a formula.
+
+    Examples
+    --------
+    >>> print(defused_field("=1+1"), defused_field('"=A1,B1"'))
+    '=1+1 "'=A1,B1"
+    """
+    if field[:1] != '"':
+        return defused(field)
+    return f"\"'{field[1:]}" if is_formula(field[1:-1]) else field
+
+
+def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with an apostrophe before formulas, in names and in text.
+
+    Examples
+    --------
+    >>> without_formulas(pl.DataFrame({"=a": ["=1+1", "b"], "c": [-1, 2]})).rows(named=True)[0]
+    {"'=a": "'=1+1", 'c': -1}
+    """
+    changed = []
+    for column in frame.iter_columns():
+        if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+            text = column.cast(pl.String)
+            some = text.filter(text.str.contains(FORMULA)).unique().to_list()
+            if some:
+                changed.append(text.replace({cell: defused(cell) for cell in some}))
+    names = {name: defused(name) for name in frame.columns}
+    return frame.with_columns(changed).rename(names)
+
+
+# --- numbers -----------------------------------------------------------------------------------
 
 
 def digits_in(cells: Iterable[str]) -> int:
