@@ -736,6 +736,7 @@ def own_table(side: int) -> Figure:
     for text in fig.findobj(Text):
         text.set_color("k")
     for cell in fig.findobj(Cell):
+        cell.get_text().set_color("k")  # which findobj does not reach
         if min(cell.get_facecolor()) == 1:
             cell.set_facecolor("none")
     return fig
