@@ -18,11 +18,11 @@ CONSOLE = re.compile(r'<div class="highlight-console(?= .*?<pre>(.*?)</pre>)', r
 COLUMNS = re.compile(r"^\S+ {2,}\S+ {2,}\S", re.M)
 
 SECTIONS = {
-    "First steps": "pca_and_ppca dimension supplementary",
-    "Missing values and mixed columns": "missing mixed",
-    "Outliers and process monitoring": "outliers robust control_chart",
-    "Factors, clusters and time series": "factors relevance mixture through_time two_views",
-    "Kernels": "kernel_moons kernel_mixture coordinates twin",
+    "First steps": "pca_and_ppca dimension supplementary figures",
+    "Missing values and mixed columns": "missing imputation_checks mixed",
+    "Outliers and process monitoring": "outliers robust control_chart process",
+    "Factors, clusters and time series": "factors relevance mixture tree through_time two_views",
+    "Kernels": "kernel_moons dual_ppca kernel_mixture coordinates twin",
     "Denoising and generating data": "denoise denoise_digits generate",
     "Large data": "parts_checkpoint",
 }

@@ -146,7 +146,9 @@ def test_every_guide_has_search_words_a_picture_and_what_can_go_wrong(path):
     text = path.read_text("utf-8")
     before = text.partition("\n## ")[0]
     assert "```{index}" in before, "no words to search for"
-    assert re.search(r"^```\{picture\} |:file: .*\.svg", before, re.M), "no picture at its top"
+    assert re.search(r"^```\{(picture|image)\} |:file: .*\.svg", before, re.M), (
+        "no picture at its top"
+    )
     assert "## What can go wrong" in text
 
 
