@@ -2,9 +2,9 @@
 Kernel PCA with uncertainty
 ===========================
 
-:class:`~dualpca.DualPPCA` has the components of kernel PCA, and a density. A row far from the curve
-is unlikely, and the position of a row along the curve has an error: that of the columns, where it is
-known.
+:class:`~dualpca.DualPPCA` has the components of kernel PCA, and a density: rows far from the curve
+are unlikely. Where the error of the columns is known, it says what that does to the position of a
+row along the curve.
 """
 
 import matplotlib.pyplot as plt
