@@ -139,7 +139,7 @@ def filled(results: Results) -> Iterator[str]:
     """Yield on how many public tables the filled values are the best, within their error."""
     ours = [row for row in rows_of(results, "numbers") if row["ours"]]
     public = {*SEEN, *UNSEEN}
-    mixed = [row for row in rows_of(results, "mixed") if "splits" in row and row["ours"]]
+    mixed = [row for row in rows_of(results, "mixed") if "splits" in row and "best" in row]
     mixed = [row for row in mixed if row["name"].split()[0] in public]
     if ours and mixed:
         good = sum(bool(row["numbers_good"]) for row in ours)
