@@ -148,7 +148,8 @@ def filled(results: Results) -> Iterator[str]:
         ]
         both = sum(set(row["best"]) >= want for row, want in zip(mixed, asked, strict=True))
         yield (
-            "Its filled values are the best, or within one standard error of the best, on "
+            "Beside other imputers, its filled values are the best, or within one standard error "
+            "of the best, on "
             f"{good} of {len(ours)} tables of numbers and {both} of {len(mixed)} with categories."
         )
 
