@@ -198,10 +198,12 @@ GROUPS = {
 }
 
 KNOWN = "takes the fitted parameters as known"
-FEATURES = "its noise is that of features, not of columns; take `latent_covariance`"
+FEATURES = (
+    "it counts the noise of features and what is not known of the axes, not errors of columns; "
+    "take `latent_covariance`"
+)
 TOWARDS_ZERO = "slopes among few columns are pulled towards zero; isotropic noise holds"
 NOTES = {
-    **{f"coordinates-posterior-{name}": FEATURES for name in ("circle", "s-curve", "five")},
     "coordinates-latents-all": "takes the coordinates of the points as known",
     "missing-draws-matching": "values of few rows are copied",
     "pooled-regression-CopulaPPCA(3)": TOWARDS_ZERO,
@@ -216,6 +218,7 @@ NOTES = {
 
 PLUGIN = "parameters are taken as known, as the call asks"
 OUTSIDE = {
+    **{f"coordinates-posterior-{name}": FEATURES for name in ("circle", "s-curve", "five")},
     "coordinates-100-100-1-new-fixed": PLUGIN,
     "coordinates-60-600-0.3-new-fixed": PLUGIN,
     "coordinates-60-600-0.3-fit-fixed": PLUGIN,

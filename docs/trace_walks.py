@@ -147,12 +147,12 @@ def calls(folder: Path) -> dict[str, tuple[Callable[[], object], int | None]]:
         ),
         "`MixturePPCA(3, 2).fit(X)`, 500 × 5": (
             lambda: dp.MixturePPCA(3, 2, random_state=0).fit(points),
-            16,
+            20,
         ),
         "`CopulaPPCA(2).fit(X)`, 200 × 5": (lambda: dp.CopulaPPCA(2).fit(some), 12),
         "`PPCA(2).fit(dask_array)`, 500 × 5": (lambda: dp.PPCA(2).fit(chunks), 18),
         "`save(path)`": (lambda: fitted.save(path), 9),
-        "`load(path)`": (lambda: dp.load(path), 9),
+        "`load(path)`": (lambda: dp.load(path), 10),
     }
 
 

@@ -777,6 +777,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "MOST_BAND BLOCK_ENTRIES": TOO_LARGE,
         "LONG_STRETCH": "gaps in time; tests/models/test_chain.py",
     },
+    "gaussian/drawn.py": {"TOGETHER": "blocks of rows; tests/gaussian/test_drawn.py"},
     "gaussian/pooling.py": {
         "_li:4 _reiter:4": "degrees of freedom; tests/gaussian/test_pooling.py"
     },
@@ -796,7 +797,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     },
     "models/emissions.py": {"START_ROWS": ESTIMATE},
     "models/factor.py": {"DENSE_LIMIT": TOO_LARGE, "COMPARED_ROWS FEWEST_COMPARED": MESSAGE},
-    "models/hidden_markov.py": {"LONGEST_STRETCH MOST_STATES": ESTIMATE},
+    "models/hidden_markov.py": {"LONGEST_STRETCH MOST_STATES SEQUENCES_PER_PARAMETER": ESTIMATE},
     "models/completing.py": {"ENOUGH_ENTRIES least_rows:20": MESSAGE},
     "models/kernel.py": {
         "JUDGED_ROWS NOVELTY_ROWS ROWS_PER_LANDMARK SAMPLE_ROWS": ESTIMATE,
@@ -806,9 +807,8 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "models/kernel_space.py": {"EXACT": ESTIMATE},
     "models/mixture/choosing.py": {"EVERY_SIZE": ESTIMATE},
     "models/mixture/fit.py": {
-        "SAMPLE_PER_NUMBER SEARCH_ROWS SEARCH_ROWS_WITH_NAN START_SAMPLE STICKS open_space:500": (
-            ESTIMATE
-        ),
+        "FEW_CUTS SAMPLE_PER_NUMBER SEARCH_ROWS SEARCH_ROWS_WITH_NAN START_SAMPLE STICKS "
+        "open_space:500": ESTIMATE,
     },
     "models/mixture/stream.py": {
         "FIRST_ROWS FIRST_ROWS_PER_COMPONENT FIRST_ROWS_TO_CHOOSE": ESTIMATE,
@@ -880,6 +880,7 @@ PLAIN: dict[str, dict[str, str]] = {
         "": BYTES,
     },
     "gaussian/control_limits.py": {"NODES": STEPS},
+    "gaussian/drawn.py": {"DRAWS STEPS": STEPS, "PRIOR_ROWS": RANGE},
     "gaussian/observed.py": {"_batches:8": BYTES, "t_constant:100000": RANGE},
     "gaussian/reference.py": {"CERTAIN": RANGE, "NOISE_STEPS PROBES SKETCH": STEPS},
     "gaussian/rules.py": {"NEWTON_STEPS": STEPS, "has_vanished:10": RANGE},
@@ -911,12 +912,13 @@ PLAIN: dict[str, dict[str, str]] = {
     "models/copula/propagation.py": {"EP_SWEEPS LEVEL_SWEEPS": STEPS, "TABLES_PER_BLOCK": COST},
     "models/driver.py": {"MEMORY MOST_DOUBTS": STEPS},
     "models/factor.py": {"COMPARED_STEPS": STEPS, "PLAIN_TIMES": RANGE},
-    "models/kernel.py": {"BISECTIONS": STEPS, "ROUNDED_NOVELTY": RANGE},
+    "models/kernel.py": {"BISECTIONS": STEPS, "ROUNDED_NOVELTY SAFE_ENTRY": RANGE},
+    "models/hidden_markov.py": {"LEFT_OUT_STEPS SEQUENCE_FOLDS": STEPS},
     "models/incomplete.py": {"EM_FIRST": STEPS, "LARGEST_NOISE leap:20": RANGE},
     "models/kernel_space.py": {"fit:10": RANGE},
     "models/mixture/choosing.py": {"MOST_WORSE_SIZES": STEPS},
     "models/mixture/fit.py": {
-        "KMEANS_STEPS START_STEPS START_TRIES": STEPS,
+        "CUT_AXES KMEANS_STEPS START_STEPS START_TRIES": STEPS,
         "PRIOR_ROWS reseed:20": RANGE,
     },
     "models/robust.py": {

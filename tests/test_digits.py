@@ -62,7 +62,7 @@ def test_the_page_is_the_one_that_the_command_writes(rows):
     for (_, _, one), (_, _, other) in zip(cells(there), cells(fresh), strict=True):
         if "(" in one:
             printed, known = (float(c.partition(" (")[0].replace("< ", "")) for c in (other, one))
-            assert printed <= max(1.0, 10 * known), (one, other)
+            assert printed <= max(UNITS, 10 * known), (one, other)
             conditions = [float(NUMBER.search(c.strip())[1]) for c in (one, other)]
             assert conditions[0] == pytest.approx(conditions[1], rel=0.5)
 

@@ -91,7 +91,7 @@ def test_primal_features(world):
 
 
 def test_dual_latents_given_kernels(world):
-    mean, cov = world.model.posterior_kernel(world.kc, centered=True)
+    mean, cov = world.model.posterior_kernel(world.kc, centered=True, parameters="fixed")
     assert_gaussian(world.h - mean, 0.0, np.asarray(cov[0]))
     n, lam = len(world.Phi), world.model.eigenvalues_
     assert np.allclose(mean, world.kc @ world.model.coefficients_ * n / lam)
@@ -110,7 +110,7 @@ def test_dual_kernels_given_latents(world):
 
 def test_dual_latents(world):
     # the law of total variance: latents of the dual have the prior's covariance
-    mean, cov = world.model.posterior_kernel(world.kc, centered=True)
+    mean, cov = world.model.posterior_kernel(world.kc, centered=True, parameters="fixed")
     total = mean.T @ mean / N + np.asarray(cov[0])
     assert np.all(np.abs(total - np.eye(Q)) <= ERRORS * np.sqrt(2 / N))
 

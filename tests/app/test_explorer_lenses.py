@@ -93,7 +93,8 @@ def test_kernel_pca_borrows_a_density_from_its_rows():
 def test_the_spread_of_dual_ppca_is_that_of_pre_images():
     model = rbf(dp.DualPPCA)
     session = session_of(model)
-    variance = np.diagonal(np.asarray(model.posterior(iris().select(NAMES)[:1])[1][0]))
+    known = model.posterior(iris().select(NAMES)[:1], parameters="fixed")
+    variance = np.diagonal(np.asarray(known[1][0]))
     z = session.Z[0][3]
     draws = z + np.sqrt(variance) * np.random.default_rng(5).normal(size=(4000, 2))
     slow = model.preimages(draws, "learned").points.std(axis=0)

@@ -55,6 +55,16 @@ def test_covariances_are_those_of_all_draws_around_the_answer_of_the_fit(d, q, g
         np.testing.assert_allclose(unseen[i], of_x, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+def test_blocks_of_rows_change_nothing(gaps, monkeypatch):
+    draws, X = some_draws(6, 2, gaps)
+    whole = draws.latent_covariance(X), draws.of_unseen(X, np.array([1, 4]))
+    K, d, _ = draws.W.shape
+    monkeypatch.setattr("dualpca.gaussian.drawn.TOGETHER", 3 * K * d)
+    np.testing.assert_allclose(draws.latent_covariance(X), whole[0], rtol=1e-12)
+    np.testing.assert_allclose(draws.of_unseen(X, np.array([1, 4])), whole[1], atol=1e-12)
+
+
 def test_draws_lie_along_axes_of_their_own_named_as_those_of_the_fit():
     draws, _ = some_draws(6, 2, False)
     W, psi = draws.factors.W, draws.factors.psi

@@ -151,3 +151,18 @@ def test_cuts_are_across_the_principal_axes_in_parts_of_equal_weight(K, missing)
         assert np.ptp(mass) < 2 * w.max()
         order = labels[np.argsort(y)]
         assert np.mean(np.abs(np.diff(order)) > 0) < 0.2  # runs along the axis, one way or other
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_cuts_know_no_difference_between_a_weight_and_copies_nor_between_signs(K):
+    rng = np.random.default_rng(1)
+    rows, w = rng.normal(size=(20, 6)), rng.integers(0, 4, 20)
+    own = np.repeat(np.arange(20), w)
+    signs = np.array([1, -1, 1, 1, -1, -1])
+    found = cuts(rows, K, 3, w.astype(float))[:, own]
+    assert np.array_equal(found, cuts(rows[own], K, 3))
+    assert np.array_equal(found, cuts(rows[own] * signs, K, 3))
+
+
+def test_rows_without_variance_are_not_cut():
+    assert cuts(np.ones((5, 2)), 2, 3).shape == (0, 5)

@@ -253,6 +253,9 @@ class Limits:
         return n * d <= share and n * d * min(n, d) <= self.work * subject.share
 
 
+WHOLE = 10
+"""How much more of `work` the matrix of all columns may cost, LAPACK's own."""
+
 QUICK = Limits(entries=2**19 * 1.3, work=6e7, points=420)
 LONG = Limits(entries=2**22 * 1.2, work=3e9, points=1700)
 
@@ -278,12 +281,15 @@ def drawn(rng, name, subject, found, limits):
     top = max(1, min(n - 2, d - 1, subject.most))
     q = top if rng.random() < 0.1 else int(rng.integers(1, min(top, 8) + 1))
     far = container.startswith("sparse") or subject.pairs or dtype == "int64"
+    option = pick(subject.options)
+    if option == "dense" and float(d) ** 3 > WHOLE * limits.work:  # all pairs of columns
+        option = ""
     case = Case(
         name,
         n,
         d,
         q,
-        option=pick(subject.options),
+        option=option,
         dtype=dtype,
         container=container,
         weights=weighted,

@@ -314,9 +314,10 @@ class DualPPCA(PreImageEstimator):
 
         Notes
         -----
-        Theory 20, for a point at the average distance from the axes. The covariance is that of
-        noise in feature space, which has one size for all rows and falls
-        like 1/n. It says nothing of errors in the columns of X: see `latent_covariance`.
+        Theory 20, for a point at the average distance from the axes: where two components explain
+        about as much, rows say little of how their axes lie. With fixed parameters the covariance
+        is that of noise in feature space, which has one size for all rows and falls like 1/n. It
+        says nothing of errors in the columns of X: see `latent_covariance`.
 
         Examples
         --------

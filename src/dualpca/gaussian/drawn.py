@@ -4,7 +4,7 @@ With few rows the noise of a feature is often fitted as none (a Heywood case), a
 equal signals turn by any angle: derivatives at the fit know neither. So parameters are drawn from
 their posterior given n rows with the covariance of the fit, by Gibbs sampling. The rows enter by
 that covariance alone: of latents z = βx + ε, ε ~ N(0, C), a step needs Σzzᵀ and Σxzᵀ, which have
-closed laws (theory 20). O(dq²) per step and draw, whatever n.
+closed laws (theory 20.5). O(dq²) per step and draw, whatever n.
 """
 
 from __future__ import annotations

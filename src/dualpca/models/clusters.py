@@ -8,6 +8,8 @@ import numpy as np
 
 from dualpca.arrays import Array, backend
 from dualpca.data import Host, column_starts
+from dualpca.operators import Primal
+from dualpca.solvers import solve
 
 Labels = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -138,32 +140,34 @@ def kmeans_runs(
     return found
 
 
-AXIS_STEPS = 8
-"""Products with the rows and back by which axes are found: nearly the principal ones will do."""
+SAME_PLACE = 1e-9
+"""Share of the range of all rows along an axis, within which rows are at one place."""
 
 
 def cuts(X: Array, K: int, axes: int, weights: Array | None = None) -> Labels:
     """Return clusters of equal weight, cut across each of the first principal axes, (axes, n).
 
-    On the host; as many as there are features, if they are fewer. O(nd) per axis.
+    On the host; as many as there are features, if they are fewer. Rows at one place stay together,
+    so that a row of weight 2 is two rows.
 
     Examples
     --------
     >>> import numpy as np
-    >>> cuts(np.array([[0.0, 1.0], [9.0, 0.0], [1.0, 0.0], [8.0, 1.0]]), 2, 1).tolist()
-    [[1, 0, 1, 0]]
+    >>> cuts(np.array([[0.0, 1.0], [9.0, 0.0], [1.0, 0.0], [2.0, 1.0]]), 2, 1).tolist()
+    [[0, 1, 0, 1]]
     """
-    rows, w = Filled.of(X, weights), row_weights(X, weights)
-    R, root = rows.R, np.sqrt(w)[:, None]
-    V = np.random.default_rng(0).standard_normal((R.shape[1], min(axes, *R.shape)))
-    for _ in range(AXIS_STEPS):
-        V = np.linalg.qr(R.T @ (root * (root * (R @ V))))[0]
-    _, along = np.linalg.eigh((R @ V).T @ (root * root * (R @ V)))
-    Y = R @ (V @ along[:, ::-1])
+    R, w = Filled.of(X, weights).R, row_weights(X, weights)
+    if not R.any():
+        return np.empty((0, len(w)), dtype=np.int64)
+    Y = R @ solve(Primal(R, w, center=False), min(axes, *R.shape)).vectors
+    Y *= np.where(w @ Y**3 < 0, -1.0, 1.0)  # which end is first is the rows' own matter
     found = np.empty((Y.shape[1], len(w)), dtype=np.int64)
     for one, y in zip(found, Y.T, strict=True):
         order = np.argsort(y, kind="stable")
-        before = np.cumsum(w[order]) - w[order] / 2
+        gaps = np.diff(y[order], prepend=y[order[0]])
+        place = np.cumsum(gaps > SAME_PLACE * np.ptp(y))
+        mass = np.bincount(place, w[order])
+        before = (np.cumsum(mass) - mass / 2)[place]
         one[order] = np.minimum(K * before / np.add.reduce(w), K - 1)
     return found
 

@@ -1,4 +1,4 @@
-"""Trees of maps: hierarchical mixtures of PPCA (Bishop & Tipping 1998; theory 6.3).
+"""Trees of maps: hierarchical mixtures of PPCA (Bishop & Tipping 1998; theory 6.4).
 
 Every node is one Gaussian with a few directions: a map of the rows that belong to it. Rows belong
 to nodes softly. Node i has responsibilities R_ni, and its children maximise

@@ -3,7 +3,7 @@
 Column j of the (n, ρ) matrix of features is one observation of an n-vector, g = Bw + u1 + ε with
 w ~ N(0, n/ρ I) and ε ~ N(0, n/ρ diag ψ) (Zhang et al. 2004; theory 9). Their scatter is the centred
 kernel, so ρ cancels: C = BBᵀ + diag ψ is fitted to Kc/n, and row i of B is the coordinate of
-point i. A mixture over feature dimensions is `MixturePPCA` of explicit features (theory 6.2).
+point i. A mixture over feature dimensions is `MixturePPCA` of explicit features (theory 6.3).
 
 Read `Correction` (distances as kernels), `FeatureScatter` (the centred kernel that is fitted),
 `Placement` (where new points go), `ProbabilisticKernelModel` and `fit_probabilistic_kernel`.

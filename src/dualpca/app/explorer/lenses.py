@@ -227,9 +227,8 @@ class KernelLens(Lens):
         if hasattr(model, "posterior"):
             self._allow("spread")
             origin = np.asarray(model.X_fit_[:1], dtype=float)
-            self._root = np.sqrt(
-                np.diagonal(np.asarray(model.posterior(self._named(origin))[1][0]))
-            )
+            own = np.asarray(model.posterior(self._named(origin), parameters="fixed")[1][0])
+            self._root = np.sqrt(np.diagonal(own))
         else:
             self._refuse("spread", "has no noise, and so no intervals; DualPPCA has")
 

@@ -103,10 +103,10 @@ class Out:
     def __init__(self, path: str, kept: Kept | None, whole: bool) -> None:
         self.path = path
         target = target_of(path)
-        is_new = not target.exists()
-        self.file = open(target, "ab")
-        if is_new:  # a state must not count lines of a file whose name a power loss takes
+        if not target.exists():  # a state must not count lines of a file that a power loss takes
+            target.touch()
             sync_folder(target)
+        self.file = open(target, "ab")
         size = self.file.tell()
         length = kept.length if kept is not None and kept.path == str(target) else size
         self.more = 0  # lines that stay and that the state does not count

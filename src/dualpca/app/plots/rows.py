@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from inspect import signature
 from itertools import zip_longest
 from typing import Any
 
@@ -38,7 +39,6 @@ from dualpca.app.plots._canvas import (
 )
 from dualpca.arrays import backend
 from dualpca.errors import expected
-from dualpca.estimators.probabilistic_kernel import ProbabilisticKernelPCA
 from dualpca.gaussian import Supplementary
 
 # --- latent space ------------------------------------------------------------------------------
@@ -142,9 +142,8 @@ NO_LATENTS = "Models with components place rows there: PPCA, FactorAnalysis, Ker
 
 def _latent_placed(model: Any, X: ArrayLike, axes: tuple[int, int]) -> tuple[Floats, Floats]:
     """Return positions (n, 2) and covariances (n, 2, 2); no covariances without a posterior."""
-    on_map = {"parameters": "fixed"} if isinstance(model, ProbabilisticKernelPCA) else {}
     unsure = hasattr(model, "posterior")
-    found = model.posterior(X, **on_map) if unsure else (model.transform(X), None)
+    found = _on_map(model, X) if unsure else (model.transform(X), None)
     mean, plane = np.asarray(found[0]), list(axes)
     q = mean.shape[1]
     if not all(0 <= a < q for a in axes):
@@ -152,6 +151,13 @@ def _latent_placed(model: Any, X: ArrayLike, axes: tuple[int, int]) -> tuple[Flo
     if not unsure:
         return mean[:, plane], np.zeros((0, 2, 2))
     return mean[:, plane], np.asarray(found[1])[:, plane][:, :, plane]
+
+
+def _on_map(model: Any, X: ArrayLike) -> tuple[Any, Any]:
+    """Return means and covariances given the axes: how sure the map is of them is not asked."""
+    fixed = {"parameters": "fixed"} if "parameters" in signature(model.posterior).parameters else {}
+    found: tuple[Any, Any] = model.posterior(X, **fixed)
+    return found
 
 
 def _latent_words(model: Any, axes: tuple[int, int]) -> list[str]:

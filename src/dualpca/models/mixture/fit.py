@@ -247,19 +247,27 @@ class MixtureSteps:
         return self.rows.ready
 
     def run(
-        self, begin: Callable[[], Run], max_iter: int, keeper: driver.Keeper | None = None
+        self,
+        begin: Callable[[], Run],
+        max_iter: int,
+        keeper: driver.Keeper | None = None,
+        stop: Callable[[driver.Record], bool] | None = None,
     ) -> Run:
         """Step until EM has converged or taken `max_iter` steps in all."""
         return driver.iterate(
             self.step,
             begin,
             max_iter=max_iter,
-            tol=self.request.tol * self.n,
+            stop=stop or self.converged,
             anew=lambda state: state.rescued,
             keeper=keeper,
             pack=self.pack,
             unpack=self.unpack,
         )
+
+    def converged(self, record: driver.Record) -> bool:
+        """Return True if little is left to gain."""
+        return driver.left_to_gain(record.loglikelihoods) <= self.request.tol * self.n
 
     def begin(self, emissions: Emissions, mass: Array) -> Run:
         """Return EM at components that have these masses, and their likelihood on record."""
@@ -368,7 +376,10 @@ class MixtureSteps:
         return best(clusters, sizes, min(START_STEPS, request.max_iter))
 
     def one_by_one(self, clusters: Labels, sizes: Sizes, most: int) -> Run:
-        """Return the best of several runs, each through the driver, a step of all after another."""
+        """Return the best of several runs, each through the driver, a step of all after another.
+
+        All take as many steps, as in a race: a run that has converged may still overtake another.
+        """
         runs = [self.begin_at(labels, sizes) for labels in clusters]
         for steps in range(most + 1):
             shares = [s.sums.resp.T for s, _ in runs if isinstance(s.sums, WeightedRows)]
@@ -377,11 +388,12 @@ class MixtureSteps:
             if len(runs) == 1 or steps == most:
                 break
             for s, run in enumerate(runs):
-                runs[s] = self.run(lambda run=run: run, steps + 1)  # type: ignore[misc]
+                runs[s] = self.run(lambda run=run: run, steps + 1, stop=never)  # type: ignore[misc]
                 if runs[s][1].interrupted:
                     best = max(runs, key=merit)
                     best[1].interrupted = True
                     return best
+        runs[0][1].converged = self.converged(runs[0][1])
         return runs[0]
 
     def race(self, clusters: Labels, sizes: Sizes, most: int) -> Run:
@@ -414,10 +426,11 @@ class MixtureSteps:
             if S == 1:
                 break
         history, drawn = values[:, 0].tolist(), self.rng.bit_generator.state
-        done = driver.left_to_gain(history) <= self.request.tol * self.n
         sums = WeightedRows(rows, P[0].T)
         state = EMState(emissions, mass[0], proportions(mass[0]), sums, drawn)
-        return state, driver.Record(history, len(history) - 1, converged=done)
+        record = driver.Record(history, len(history) - 1)
+        record.converged = self.converged(record)
+        return state, record
 
     def clusters(self, K: int, near: Mixture | None) -> Labels:
         """Return clusters of the rows to begin with, (starts, n)."""
@@ -442,6 +455,11 @@ class MixtureSteps:
             start = replace(start, prior=Prior(PRIOR_ROWS, PRIOR_VARIANCE * self.data.unit))
         mass = np.bincount(labels, backend.to_numpy(w), minlength=K)
         return self.begin(start, backend.asarray(mass, w))
+
+
+def never(record: driver.Record) -> bool:
+    """Return False: short runs take all of their steps."""
+    return False
 
 
 def merit(run: Run | FittedMixture) -> tuple[int, float]:

@@ -260,12 +260,13 @@ def shares_unsure(joint: Array, variance: Array) -> Array:
     """Return p(k | x) where ln π_k p(x | k) has a variance, (n, K).
 
     A logit of mean l and variance v has an average probability of about that of l/√(1 + πv/8)
-    (MacKay 1992): logits beside the most probable component shrink, and it stays most probable.
+    (MacKay 1992; theory 6.2): logits beside the most probable component shrink, and it stays most
+    probable.
 
     Examples
     --------
     >>> shares_unsure(np.log([[0.9, 0.1]]), np.array([[1.0, 1.0]])).round(2)
-    array([[0.85, 0.15]])
+    array([[0.84, 0.16]])
     """
     xp = backend.namespace(joint)
     top = xp.argmax(joint, axis=1)[:, None]
