@@ -206,9 +206,9 @@ def measured(
 
 HEAD = """# Coverage: do the intervals hold?
 
-What the library says about its own uncertainty, checked by simulation: tables are drawn from a
-known model and fitted, and the truth is compared with what the library says. *Nominal* is the share
-that should hold and *measured* the share that did, ± its Monte Carlo standard error over the
+What the library says about its own uncertainty, beside what simulations find: tables are drawn from
+a known model and fitted, and the truth is compared with what the library says. *Nominal* is the
+share that should hold and *measured* the share that did, ± its Monte Carlo standard error over the
 replications (independent tables). The last column says where the two differ by more than
 {short:.0f} points and by more than three standard errors: intervals are **too narrow** or
 **cautious**, probabilities **too sure** or **cautious**. {flagged} Rows marked *outside* are not

@@ -163,7 +163,7 @@ GROUPS = {
     "missing": Group(
         "Missing entries",
         "90 % intervals of the entries that were hidden in the training table. From draws: the "
-        "range of 19, which holds another draw 18 times out of 20.",
+        "range of 19 draws, which is a 90 % interval.",
     ),
     "pooled": Group(
         "Estimates pooled from completed tables",

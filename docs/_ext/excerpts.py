@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.util import docname_join
 
 LONGEST = 240
 SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*])")
@@ -21,9 +23,10 @@ SKIPPED = ("design/", "benchmarks", "changelog", "coverage")
 """Pages of tables: their first sentence is enough."""
 
 
-def sentences(doctree: nodes.document) -> list[str]:
+def sentences(doctree: nodes.document, env: BuildEnvironment) -> list[str]:
     """Return the sentences of a page's paragraphs, none of them twice."""
     found: dict[str, None] = {}
+    name_pages(doctree, env)
     for paragraph in doctree.findall(nodes.paragraph):
         if isinstance(paragraph.parent, nodes.entry) or list(paragraph.findall(nodes.math)):
             continue
@@ -31,6 +34,15 @@ def sentences(doctree: nodes.document) -> list[str]:
             if len(sentence) > 30:
                 found[shortened(sentence)] = None
     return list(found)
+
+
+def name_pages(doctree: nodes.document, env: BuildEnvironment) -> None:
+    """Put the title of a page where only its address stands, as the built page does."""
+    for link in doctree.findall(addnodes.pending_xref):
+        if link.get("reftype") == "doc" and not link.get("refexplicit"):
+            target = docname_join(link["refdoc"], link["reftarget"])
+            if target in env.titles:
+                link.children = [nodes.Text(env.titles[target].astext())]
 
 
 def shortened(sentence: str) -> str:
@@ -44,7 +56,7 @@ def excerpts(env: BuildEnvironment) -> dict[str, list[str]]:
     """Return page to sentences."""
     found = {}
     for page in sorted(env.found_docs):
-        lines = sentences(env.get_doctree(page))
+        lines = sentences(env.get_doctree(page), env)
         few = page.startswith(SKIPPED) or "generated/" in page
         found[page] = lines[:1] if few else lines
     return found

@@ -1,4 +1,4 @@
-"""The gallery in sections; and members that are not ours."""
+"""The gallery in sections; members that are not ours; where code may break."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ NOT_OURS = re.compile(r"set_\w+_request|set_output|get_metadata_routing|get_para
 
 THUMBNAIL = re.compile(r'<img alt=""([^>]*sphx_glr_plot_(\w+)_thumb\.png")')
 
+CODE = re.compile(r"<code.*?</code>", re.S)
+NAME_ENDS = re.compile(r"(?<=[\w)][.(,=/])(?=[\w&])(?![^<]*>)")
+CONSOLE = re.compile(r'<div class="highlight-console(?= .*?<pre>(.*?)</pre>)', re.S)
+COLUMNS = re.compile(r"^\S+ {2,}\S+ {2,}\S", re.M)
+
 SECTIONS = {
-    "First steps": "pca_and_ppca dimension supplementary",
-    "Missing values and mixed columns": "missing mixed",
-    "Outliers and process monitoring": "outliers robust control_chart",
-    "Factors, clusters and time series": "factors relevance mixture through_time two_views",
-    "Kernels": "kernel_moons kernel_mixture coordinates twin",
+    "First steps": "pca_and_ppca dimension supplementary figures",
+    "Missing values and mixed columns": "missing imputation_checks mixed",
+    "Outliers and process monitoring": "outliers robust control_chart process",
+    "Factors, clusters and time series": "factors relevance mixture tree through_time two_views",
+    "Kernels": "kernel_moons dual_ppca kernel_mixture coordinates twin",
     "Denoising and generating data": "denoise denoise_digits generate",
     "Large data": "parts_checkpoint",
 }
@@ -38,6 +43,22 @@ def name_thumbnails(
             lambda found: f'<img alt="Picture of {found[2].replace("_", " ")}"{found[1]}',
             context["body"],
         )
+
+
+def break_lines(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any
+) -> None:
+    """Let lines end within code where a name ends; say which commands print columns."""
+    if "body" in context:
+        body = CODE.sub(lambda found: NAME_ENDS.sub("<wbr>", found[0]), context["body"])
+        context["body"] = CONSOLE.sub(
+            lambda found: found[0] + (" columns" if COLUMNS.search(words(found[1])) else ""), body
+        )
+
+
+def words(markup: str) -> str:
+    """Return the text of HTML."""
+    return re.sub(r"<[^>]+>", "", markup)
 
 
 def in_sections(app: Sphinx) -> None:
@@ -73,4 +94,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", in_sections, priority=900)
     app.connect("autodoc-skip-member", skip)
     app.connect("html-page-context", name_thumbnails)
+    app.connect("html-page-context", break_lines)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -25,6 +25,7 @@ from docutils import nodes
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
+from matplotlib.transforms import Bbox
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -80,8 +81,8 @@ def svg(name: str, caption: str) -> str:
     """Return a picture as SVG that follows the colours of the page."""
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        file = io.StringIO()
-        DRAWN[name]().savefig(file, format="svg", metadata={"Date": None})
+        file, drawn = io.StringIO(), DRAWN[name]()
+        drawn.savefig(file, format="svg", metadata={"Date": None}, bbox_inches=filled(drawn))
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
@@ -91,6 +92,13 @@ def svg(name: str, caption: str) -> str:
     head += ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
     words = html.escape(re.sub(r":? ?\{\w+\}`[^`]*`|[`*]", "", caption))
     return re.sub(r"<svg[^>]*>", f"{head}<title>{words}</title>", text, count=1, flags=re.S)
+
+
+def filled(drawn: Figure) -> Bbox:
+    """Return the part of a figure that is drawn on, at its full width."""
+    drawn.draw_without_rendering()
+    box = drawn.get_tightbbox()
+    return Bbox.from_extents(0, box.y0 - 0.04, drawn.get_figwidth(), box.y1 + 0.04)
 
 
 # --- One table, one line -------------------------------------------------------------------------
@@ -156,7 +164,7 @@ def reduce() -> Figure:
         spread = covariance[k] if covariance.ndim == 3 else covariance
         ellipse(ax, mean[k], spread, 2.146, color=GREY, lw=0.9)
     ax.set(xlabel="first component", ylabel="second component", aspect="equal")
-    ax.legend(fontsize=8.5, loc="lower left")
+    fig.legend(fontsize=8.5, loc="outside upper center", ncols=3)
     return fig
 
 
@@ -736,6 +744,7 @@ def own_table(side: int) -> Figure:
     for text in fig.findobj(Text):
         text.set_color("k")
     for cell in fig.findobj(Cell):
+        cell.get_text().set_color("k")  # which findobj does not reach
         if min(cell.get_facecolor()) == 1:
             cell.set_facecolor("none")
     return fig

@@ -664,3 +664,31 @@ def _normal(z):
     from scipy.special import ndtr
 
     return ndtr(z)
+
+
+def test_frames_of_pandas_are_read_without_pyarrow():
+    """Which the extras do not bring: polars alone converts columns of numbers only."""
+    program = """
+import sys
+
+sys.modules["pyarrow"] = None
+import pandas as pd
+from dualpca.app.tables.columns import plain
+
+frame = pd.DataFrame(
+    {
+        "size": [1.5, float("nan"), 2.5],
+        "site": ["A", None, "B"],
+        "kind": pd.Categorical(["u", None, "v"]),
+        "yes": pd.array([True, None, False], dtype="boolean"),
+        "count": pd.array([1, None, 3], dtype="Int64"),
+    }
+)
+print(plain(frame).to_dict(as_series=False))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == (
+        "{'size': [1.5, None, 2.5], 'site': ['A', None, 'B'], 'kind': ['u', None, 'v'], "
+        "'yes': [True, None, False], 'count': [1, None, 3]}"
+    )

@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,9 @@ def test_every_guide_has_search_words_a_picture_and_what_can_go_wrong(path):
     text = path.read_text("utf-8")
     before = text.partition("\n## ")[0]
     assert "```{index}" in before, "no words to search for"
-    assert re.search(r"^```\{picture\} |:file: .*\.svg", before, re.M), "no picture at its top"
+    assert re.search(r"^```\{(picture|image)\} |:file: .*\.svg", before, re.M), (
+        "no picture at its top"
+    )
     assert "## What can go wrong" in text
 
 
@@ -175,6 +178,16 @@ def test_one_table_has_every_estimator_with_a_guide_that_shows_it():
         name(p) for p in others if p.read_text("utf-8").count("\n| {class}`") >= len(rows) // 2
     ]
     assert tables == []
+
+
+def test_what_is_recommended_for_gaps_filled_best():
+    page = (ROOT / "docs/start/which-model.md").read_text("utf-8")
+    assert "To fill gaps: {class}`Imputer() " in page
+    tables = {}
+    for row in (row for part in load()["numbers"].values() for row in part.rows):
+        tables.setdefault(row["name"], {})[row["who"]] = row["numbers"]
+    best = Counter(min(found, key=found.get) for found in tables.values()).most_common()
+    assert len(tables) >= 12 and "Imputer()" in best[0][0] and best[0][1] > best[1][1], best
 
 
 def test_the_site_has_few_pages():

@@ -52,10 +52,15 @@ class DualPPCA(PreImageEstimator):
     Parameters
     ----------
     n_components : int, float, str or None, default=None
-        q: a count; a share of the variance between 0 and 1; the name of a rule: 'evidence', 'bic',
-        'white-noise' or 'gavish-donoho'; 'ard' for kernel Bayesian PCA, which starts from every
-        direction and switches off those that are not relevant beside the noise. None is the
-        number of variances above `noise_variance` where that is given, otherwise 'evidence'.
+        How many components to keep:
+
+        - int: that many.
+        - float between 0 and 1: as many as have this share of the variance.
+        - 'evidence', 'bic', 'white-noise', 'gavish-donoho': by the spectrum.
+        - 'ard': kernel Bayesian PCA, which starts from every direction and switches off those that
+          are not relevant beside the noise.
+        - None: 'evidence'; or, where `noise_variance` is given, the number of variances above it.
+
         A smooth kernel in few dimensions has no noise floor: its spectrum falls to 0, and 'ard'
         keeps most of it; give `noise_variance` then.
     kernel : str, Kernel or callable, default='rbf'

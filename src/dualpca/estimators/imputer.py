@@ -83,11 +83,16 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
     Parameters
     ----------
     n_components : int, str or None, default=None
-        Number of latents of the model, or a rule as in `PPCA`. None is 'cv': entries are hidden
-        (rows, if none is missing), and the smallest number that predicts them as well as the best,
-        within one standard error, is taken (the best one, where regressions help);
-        `model_.n_components_` is what was chosen, and `model_.selection_` the curve behind it. With
-        model='bayesian' the number to start from, and None for `BayesianPCA`'s own choice.
+        How many latents the model has:
+
+        - int: that many. With model='bayesian' the number to start from.
+        - a name: a rule, as in `PPCA`.
+        - None: 'cv'. Entries are hidden (rows, if none is missing), and the smallest number that
+          predicts them as well as the best, within one standard error, is taken (the best one,
+          where regressions help); `model_.n_components_` is what was chosen, and
+          `model_.selection_` the curve behind it. With model='bayesian', `BayesianPCA`'s own
+          choice.
+
     model : {'auto', 'ppca', 'bayesian', 'copula'}, default='auto'
         `PPCA`; `BayesianPCA`, which finds the number of latents itself; `CopulaPPCA`, for columns
         of any kind: text, categories, yes/no, counts, numbers with long tails. 'auto' is 'copula'

@@ -64,8 +64,13 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         are worse; or 'dirichlet': start with `max_mixtures` and let a bound on the evidence empty
         those that are not worth their parameters.
     n_components : int, sequence of K ints, str or None, default=None
-        Directions q_k of the components. 'bic' and 'cv' try 1, 2, … up to d − 1. None is the rule
-        of `n_mixtures`, and 'bic' if that is an int; 1 with 'dirichlet'.
+        How many directions q_k the components have:
+
+        - int: as many in each.
+        - a sequence of K ints: one for each.
+        - 'bic', 'cv': 1, 2, … up to d − 1 are tried.
+        - None: the rule of `n_mixtures`; 'bic' if that is an int, and 1 with 'dirichlet'.
+
     kernel : str, Kernel or callable, default=None
         As in `KernelPCA`. The mixture is then over ψ(x), the coordinates on the leading
         `n_directions` of feature space; densities are of ψ(x), and compare under one kernel only.

@@ -44,9 +44,15 @@ class PCA(LinearEstimator):
     Parameters
     ----------
     n_components : int, float, str or None, default=None
-        A count; a share of the variance between 0 and 1; 'mle' (Minka's evidence, for n ≥ d) or
-        the name of another rule ('evidence', 'bic', 'parallel', 'white-noise', 'gavish-donoho',
-        'cv'); None for min(n, d).
+        How many components to keep:
+
+        - int: that many.
+        - float between 0 and 1: as many as have this share of the variance.
+        - 'mle': Minka's evidence, for n ≥ d.
+        - 'evidence', 'bic', 'parallel', 'white-noise', 'gavish-donoho', 'cv': other rules, as in
+          `PPCA`.
+        - None: all, min(n, d).
+
     copy : bool, default=True
         Accepted for compatibility. X is never modified, whatever it says.
     whiten : bool, default=False

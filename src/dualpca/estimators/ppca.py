@@ -87,15 +87,20 @@ class PPCA(LatentEstimator):
     Parameters
     ----------
     n_components : int, float, str or None, default=None
-        A count; a share of the variance between 0 and 1; the name of a rule: 'parallel' (Horn's
-        parallel analysis: eigenvalues of the correlation matrix beside those of permuted columns),
-        'evidence' (Minka), 'bic', 'white-noise', 'gavish-donoho'; 'cv-rows', the likelihood of
-        held-out rows; 'cv-entries', the prediction of hidden entries; 'cv', which is the latter
-        where values are missing and the former where none is. None is 'parallel', and at least 1,
-        with missing values and for `partial_fit` too; or, where `noise_variance` is given, the
-        number of variances above it. With NaN, a count or a name; for `partial_fit` with NaN a
-        count. By default a `NoiseWarning` tells where columns plainly have noise of different
-        sizes, for which `FactorAnalysis` is made.
+        How many components to keep:
+
+        - int: that many.
+        - float between 0 and 1: as many as have this share of the variance.
+        - 'parallel': Horn's parallel analysis, eigenvalues of the correlation matrix beside those
+          of permuted columns.
+        - 'evidence' (Minka), 'bic', 'white-noise', 'gavish-donoho': by the spectrum.
+        - 'cv-rows', 'cv-entries': the likelihood of held-out rows, or the prediction of hidden
+          entries; 'cv' is the latter where values are missing, and the former where none is.
+        - None: 'parallel', and at least 1; or, where `noise_variance` is given, the number of
+          variances above it. A `NoiseWarning` tells where columns plainly have noise of different
+          sizes, for which `FactorAnalysis` is made.
+
+        With NaN, an int or a name; for `partial_fit` with NaN an int.
     noise_variance : float, default=None
         σ², of standardised columns with `standardize`. None for maximum likelihood. 0 is the limit
         σ² → 0, exactly: PCA as a model, by the closed form or by EM for PCA (Roweis 1998). Rows

@@ -85,12 +85,17 @@ class ProbabilisticKernelPCA(KernelEstimator):
     Parameters
     ----------
     n_components : int, float, str or None, default=2
-        A count, up to n − 2; a share of the variance between 0 and 1; None for the number of
-        variances above `noise_variance`; or the name of a rule, 'bic', 'evidence', 'ard',
-        'white-noise' or 'gavish-donoho'. They count the ρ feature dimensions as observations of n
-        variables: ρ is `feature_dim`, or the number of features of a kernel that has finitely many
-        (linear, polynomial), or else n, the dimension of the span of n points. The fit is then the
-        maximum of likelihood with that number, with 'ard' too.
+        How many components to keep:
+
+        - int: that many, up to n − 2.
+        - float between 0 and 1: as many as have this share of the variance.
+        - 'bic', 'evidence', 'ard', 'white-noise', 'gavish-donoho': by the spectrum. They count the
+          ρ feature dimensions as observations of n variables: ρ is `feature_dim`, or the number of
+          features of a kernel that has finitely many (linear, polynomial), or else n, the dimension
+          of the span of n points. The fit is then the maximum of likelihood with that number, with
+          'ard' too.
+        - None: the number of variances above `noise_variance`.
+
     kernel : str, Kernel, Gaussian-process kernel of scikit-learn, or callable, default='rbf'
         As in `KernelPCA`; 'precomputed' where X is a kernel matrix.
     gamma : float, 'scale', 'median', 'auto' or None, default=None

@@ -92,8 +92,8 @@ class RobustPPCA(LatentEstimator):
     of the rows that lie deepest (Stahel-Donoho outlyingness over 250 directions, as in ROBPCA,
     then concentration steps), found among at most 2,000 rows. A step costs what PPCA of weighted
     rows costs, or O(ndq²) with NaN; nothing d×d is formed but by `get_covariance` and
-    `get_precision`. The maximum is a local one: that of the bulk of the rows. Up to 30 % of the
-    rows may be outliers.
+    `get_precision`. The maximum is a local one: that of the bulk of the rows. It holds where a
+    fifth of the rows are outliers, and fails where a third is.
 
     Control limits are those of the t: T²/q ~ F(q, ν), SPE/((d − q)σ²) ~ F(d − q, ν), with limits of
     both together at `level`. Rows must be in memory for `fit`; the other methods accept chunks.

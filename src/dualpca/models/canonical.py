@@ -514,7 +514,7 @@ def _condensed(both: Table) -> tuple[Array, Array, int]:
 
 
 def _warn_of_few_rows(model: CanonicalModel) -> None:
-    """Warn where correlations are 1 by counting, or a view has no density."""
+    """Warn where correlations are 1 for any rows so few, or a view has no density."""
     x, y, n = model.canonical.x, model.canonical.y, model.n_rows
     (dx, rx), (dy, ry) = x.F.shape, y.F.shape
     if rx + ry >= n:

@@ -478,10 +478,10 @@ PAIRED_SIZE = 2000
 def parallel_analysis(table: Table, *, missing: bool, moments: Moments | None = None) -> int:
     """Return the number of components by Horn's parallel analysis: columns permuted.
 
-    Every column is permuted on its own, missing values staying where they are, which leaves the
-    columns as they were and nothing between them. An eigenvalue of the correlation matrix counts
-    if it is larger than the 95th percentile of those of the same rank, up to the first that is
-    not. Units do not matter.
+    Every column is permuted on its own, missing values staying where they are, which keeps the
+    columns and destroys their correlations. An eigenvalue of the correlation matrix counts if it
+    is larger than the 95th percentile of those of the same rank, up to the first that is not.
+    Units do not matter.
 
     Complete rows that are weighted, sparse, chunked, or too many to permute are compared with
     simulated columns; where that would take too long as well, a sample of them is permuted.

@@ -451,10 +451,20 @@ def plain(table: Any) -> pl.DataFrame:
     >>> plain(pl.DataFrame([pl.Series("k", ["x"], dtype=pl.Categorical)])).rows()
     [('x',)]
     """
-    found = table if isinstance(table, pl.DataFrame) else pl.DataFrame(table)
+    found = _of_pandas(table) if hasattr(table, "iloc") else pl.DataFrame(table)
     return found.with_columns(
         [one.cast(pl.String) for one in found.iter_columns() if one.dtype in TEXTUAL]
     )
+
+
+def _of_pandas(table: Any) -> pl.DataFrame:
+    """Return a frame of pandas; for text polars would need pyarrow, which no extra brings."""
+    columns = []
+    for name in table.columns:
+        values = table[name].astype(object)
+        values = values.where(table[name].notna(), None).tolist()
+        columns.append(pl.Series(str(name), values, strict=False))
+    return pl.DataFrame(columns)
 
 
 def coded(column: pl.Series, levels: Sequence[str]) -> tuple[Values, Values]:
