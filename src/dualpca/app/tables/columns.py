@@ -150,7 +150,8 @@ def refusal(refused: Sequence[Refused]) -> str:
     """Return what is wrong with columns, and the options that help."""
     exclude = " ".join(f"--exclude {quoted(one.name)}" for one in refused[:10])
     hot = [one.name for one in refused if one.one_hot]
-    stray = [one.stray for one in refused if one.stray is not None and len(one.stray) <= LONGEST]
+    cells = (one.stray or "" for one in refused)
+    stray = [cell for cell in cells if cell.isprintable() and 0 < len(cell) <= LONGEST]
     advice = f", or use --one-hot {quoted(hot[0])} for one column per value" if hot else ""
     if stray:
         advice += (
@@ -187,7 +188,7 @@ def quoted(name: str) -> str:
     return name if re.fullmatch(r"[\w.:=+,-]+", name) else "'" + name.replace("'", "'\\''") + "'"
 
 
-BOUND = re.compile(r"(<=|>=|<|>|≤|≥)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+BOUND = re.compile(r"(<=|>=|<|>|≤|≥)\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 """A cell of which only a bound is known: <50, or ≥ 1e3."""
 
 
@@ -267,6 +268,8 @@ def bounds(column: pl.Series) -> tuple[Values, Values]:
 
 
 NOTATION = re.compile(r"[+-]?[\d.,\s'’]*\d")
+OTHER_DIGITS = re.compile(r"(?=.*(?![0-9])\d)[-+−<>=≤≥]*[\d.,．，٫٬\s'’]*\d")
+"""A number of which some digits are not 0 to 9, such as ١٢ or １２."""
 UNITS = re.compile(r"[$€£¥]\s*[+-]?\d[\d.,'’]*|[+-]?\d[\d.,'’]*(\s*[%‰$€£¥]|\s+[^\s\d]+)")
 
 
@@ -274,6 +277,9 @@ def refused_text(name: str, first: str, n_values: int) -> Refused:
     """Return why a column of text is refused, by one of its entries that is not a number."""
     if DATE.fullmatch(first):
         return Refused(name, DATES, shown(first), False)
+    if OTHER_DIGITS.fullmatch(first):
+        what = "numbers in digits of another script: write them with 0 to 9"
+        return Refused(name, what, shown(first), False)
     if NOTATION.fullmatch(first):
         what = "numbers in another notation (see --decimal and --thousands)"
         return Refused(name, what, shown(first), False)
