@@ -232,11 +232,17 @@ REFUSED = {
     "wide digits": ([f"{in_script(i, 0xFF10)}．５" for i in range(N)], "digits of another script"),
     "an Arabic digit": ([*map(str, SMOOTH[1:]), "٣"], "1 other entry in digits of another script"),
     "an Arabic bound": ([*map(str, SMOOTH[1:]), "<٣٫٥"], "1 other entry in digits of another"),
-    "no character to type": (
-        [*map(str, SMOOTH[1:]), "\r\x1b"],
-        r"Leave it out with --exclude v\.$",
-    ),
+    "no letter to type": ([*map(str, SMOOTH[1:]), "\x1b["], r"say --na \$'\\U0000001b\['\.$"),
 }
+
+
+def test_names_in_words_are_short_and_can_be_typed():
+    columns_ = {"a\u202eb": ["x", "1", "2"] * 20, "n" * 3000: ["y", "3", "4"] * 20}
+    with pytest.raises(TableError) as error:
+        chosen(columns_, N)
+    words = str(error.value)
+    assert words.isprintable() and len(words) < 500
+    assert r"--exclude $'a\U0000202eb' --exclude '" + "n" * 40 + "*'" in words
 
 
 @pytest.mark.parametrize("size", [1, N])

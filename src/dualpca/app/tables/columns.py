@@ -148,10 +148,12 @@ class Refused(NamedTuple):
 
 def refusal(refused: Sequence[Refused]) -> str:
     """Return what is wrong with columns, and the options that help."""
-    exclude = " ".join(f"--exclude {quoted(one.name)}" for one in refused[:10])
-    hot = [one.name for one in refused if one.one_hot]
-    cells = (one.stray or "" for one in refused)
-    stray = [cell for cell in cells if cell.isprintable() and 0 < len(cell) <= LONGEST]
+    short = (one.name if len(one.name) <= LONGEST else one.name[:LONGEST] + "*" for one in refused)
+    exclude = " ".join(
+        f"--exclude {quoted(name)}" for name, _ in zip(short, range(10), strict=False)
+    )
+    hot = [one.name for one in refused if one.one_hot and len(one.name) <= LONGEST]
+    stray = [one.stray for one in refused if one.stray is not None and len(one.stray) <= LONGEST]
     advice = f", or use --one-hot {quoted(hot[0])} for one column per value" if hot else ""
     if stray:
         advice += (
@@ -160,10 +162,12 @@ def refusal(refused: Sequence[Refused]) -> str:
     if len(refused) == 1:
         name, what, example, *_ = refused[0]
         return (
-            f"column {name!r} holds {what} (such as {example}), but models need numbers. Leave it "
-            f"out with {exclude}{advice}."
+            f"column {shown(name)} holds {what} (such as {example}), but models need numbers. "
+            f"Leave it out with {exclude}{advice}."
         )
-    each = ", ".join(f"{one.name!r} ({one.what}, such as {one.example})" for one in refused[:10])
+    each = ", ".join(
+        f"{shown(one.name)} ({one.what}, such as {one.example})" for one in refused[:10]
+    )
     more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
     return (
         f"columns {each}{more} do not hold numbers, but models need numbers. Leave them out with "
@@ -178,13 +182,22 @@ def misfit(refused: Sequence[Refused]) -> str:
     code = quoted(example.strip("'"))
     remedy = "" if what == DATES else f", or treat an entry as missing with --na {code}"
     return (
-        f"column {name!r} of the model holds {what} in this table (such as {example}), but the "
-        f"model needs numbers there{more}. Correct the table{remedy}."
+        f"column {shown(name)} of the model holds {what} in this table (such as {example}), but "
+        f"the model needs numbers there{more}. Correct the table{remedy}."
     )
 
 
 def quoted(name: str) -> str:
-    """Return a name quoted for a shell."""
+    r"""Return a name quoted for a shell; letters that cannot be seen are escaped.
+
+    Examples
+    --------
+    >>> print(quoted("age"), quoted("body mass"), quoted("a\u200bb"))
+    age 'body mass' $'a\U0000200bb'
+    """
+    if not name.isprintable():
+        seen = (c if c.isprintable() and c not in "\\'" else f"\\U{ord(c):08x}" for c in name)
+        return f"$'{''.join(seen)}'"
     return name if re.fullmatch(r"[\w.:=+,-]+", name) else "'" + name.replace("'", "'\\''") + "'"
 
 
