@@ -237,7 +237,7 @@ def changed(data, rng, others):
         names.append(change.__name__)
         try:
             change(file, rng, [File(other) for other in others])
-        except (KeyError, IndexError, ValueError, TypeError):  # nothing there to change
+        except (LookupError, ValueError, TypeError, OverflowError):  # nothing there to change
             continue
         if not file.arrays:
             break

@@ -16,7 +16,7 @@ import pytest
 
 import dualpca as dp
 from dualpca import kernels
-from dualpca.errors import ModelFileError, PickleVersionWarning, SpectrumWarning
+from dualpca.errors import DegenerateError, ModelFileError, PickleVersionWarning, SpectrumWarning
 from dualpca.estimators import saving
 from dualpca.estimators._streaming import Streaming
 from dualpca.estimators.saving import kind_of
@@ -141,6 +141,19 @@ def test_conditions_of_annotations():
     assert good(4, "== d", {"d": 4}) and not good(3, "== d", {"d": 4})
     assert good(2**63 - 1, "", {}) and not good(2**63, "", {})
     assert good(0, "<= 0", {}) and not good(1, "<= 0", {}) and not good(0, "> 0", {})
+
+
+@pytest.mark.parametrize("psi", [0.0, 5e-324, 1e-300, 1e-30])
+def test_a_monitor_of_a_sensor_without_noise_says_so(psi, tmp_path):
+    """Each value is possible by itself; beside the others it leaves rows without a density."""
+    path, key = tmp_path / "m.dpca", "model.plan.baseline.factors.psi"
+    file = saved("monitor learning", path)
+    file.arrays[key] = np.append(file.arrays[key][:-1], psi)
+    path.write_bytes(file.bytes())
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        with pytest.raises(DegenerateError, match="noise of a sensor is nothing"):
+            dp.load(path).partial_fit(X)
 
 
 def test_a_seed_may_be_as_long_as_numpys(tmp_path):
