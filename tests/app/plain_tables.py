@@ -4,7 +4,13 @@ It splits with Python's csv module and converts cell by cell; it looks for nothi
 """
 
 import csv
+import gzip
 import io
+
+import numpy as np
+import polars as pl
+
+from tests.workbook import book
 
 MISSING = {"", "NA", "N/A", "NaN", "null", "None", ".", "-", "?"}
 """Codes that are missing in columns of numbers; an empty cell is missing in all."""
@@ -63,3 +69,20 @@ def same(found, wanted):
         return [None if v is None else float(v) for v in found] == wanted
     points = [None if v is None else v.replace(",", ".") for v in wanted]  # decimal commas
     return [None if v is None else str(v).strip().replace(",", ".") for v in found] == points
+
+
+def packed(kind):
+    """Return the bytes of a good table in a format that is not text."""
+    out = io.BytesIO()
+    rows = pl.DataFrame({"a": [1.5, 2.0, None], "k": ["x", "y", "x"]})
+    if kind == "npy":
+        np.save(out, np.arange(6.0).reshape(3, 2))
+    elif kind == "npz":
+        np.savez(out, X=np.arange(6.0).reshape(3, 2), y=np.arange(3))
+    elif kind in ("parquet", "arrow"):
+        (rows.write_parquet if kind == "parquet" else rows.write_ipc)(out)
+    elif kind == "xlsx":
+        book(out, Data=[["a", "k"], [1, "x"], [2.5, "y"], [None, "<5"]])
+    else:
+        return gzip.compress(b"a,b\n1,2\n3,4\n", mtime=0)
+    return out.getvalue()

@@ -40,6 +40,12 @@ def client():
     return Client(session_of(), rate=1e6, burst=10**6)
 
 
+def test_refusals_are_words_without_control_characters(client):
+    found = client.post("/api/sample", {"count": 2, "x\x1b[31m\n": 1})
+    assert found.status_code == 422
+    assert found.json()["error"] == "x\\x1b[31m\\n: Extra inputs are not permitted."
+
+
 # --- answers ---------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from dualpca.app.tables import columns, profiles
-from dualpca.app.tables.columns import Preparation
+from dualpca.app.tables.columns import OTHER_DIGITS, Preparation
 from dualpca.app.tables.text import TableError
 
 N = 60
@@ -208,6 +208,18 @@ def test_bounds_are_kept_in_the_units_of_the_model():
     assert units.bounds(frame).upper[1, 1] == 12
 
 
+def in_script(number, zero):
+    """Return a whole number in the digits of a script."""
+    return "".join(chr(zero + int(digit)) for digit in str(number))
+
+
+def test_letters_and_ordinary_numbers_are_no_digits_of_another_script():
+    assert all(map(OTHER_DIGITS.fullmatch, ("٣", "-１２.５", "٣٫٥", "<٣", "1٣", "१,२३४")))
+    assert not any(
+        map(OTHER_DIGITS.fullmatch, ("12", "x1", "A1", "σ²", "1²", "½", "٣ kg", "", "-"))
+    )
+
+
 REFUSED = {
     "stray": ([*map(str, SMOOTH[1:]), "oops"], r"59 numbers and 1 other entry \(such as 'oops' in"),
     "advice": ([*map(str, SMOOTH[1:]), "oops"], "say --na oops"),
@@ -216,7 +228,21 @@ REFUSED = {
     "percent": ([f"{v}%" for v in SMOOTH], "numbers with units"),
     "units": ([f"{v} mg" for v in SMOOTH], "numbers with units"),
     "thousands": ([f"1.{i:03d},5" for i in range(N)], "in another notation"),
+    "Arabic digits": ([in_script(i, 0x660) for i in range(N)], "script: write them with 0 to 9"),
+    "wide digits": ([f"{in_script(i, 0xFF10)}．５" for i in range(N)], "digits of another script"),
+    "an Arabic digit": ([*map(str, SMOOTH[1:]), "٣"], "1 other entry in digits of another script"),
+    "an Arabic bound": ([*map(str, SMOOTH[1:]), "<٣٫٥"], "1 other entry in digits of another"),
+    "no letter to type": ([*map(str, SMOOTH[1:]), "\x1b["], r"say --na \$'\\U0000001b\['\.$"),
 }
+
+
+def test_names_in_words_are_short_and_can_be_typed():
+    columns_ = {"a\u202eb": ["x", "1", "2"] * 20, "n" * 3000: ["y", "3", "4"] * 20}
+    with pytest.raises(TableError) as error:
+        chosen(columns_, N)
+    words = str(error.value)
+    assert words.isprintable() and len(words) < 500
+    assert r"--exclude $'a\U0000202eb' --exclude '" + "n" * 40 + "*'" in words
 
 
 @pytest.mark.parametrize("size", [1, N])

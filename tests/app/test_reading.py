@@ -14,6 +14,7 @@ from dualpca.app.tables.opening import open_text
 from dualpca.app.tables.reading import Reading
 from dualpca.app.tables.text import TableError
 from dualpca.arrays import memory
+from tests.app.plain_tables import packed
 from tests.workbook import book
 
 N = 500
@@ -208,6 +209,30 @@ def test_a_stream_is_the_fit(frame, small, tmp_path):
         model.partial_fit(part)
     wanted = dp.PCA(2).fit(rows)
     np.testing.assert_allclose(model.components_, wanted.components_, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "parquet", "arrow", "csv.gz"])
+def test_damaged_tables_are_refused_or_read_at_once_and_in_batches(kind, tmp_path, monkeypatch):
+    """Parsers raise what they like for these: polars panics, NumPy parses headers as Python."""
+    monkeypatch.setattr(reading, "SMALLEST", 16)
+    good, path, refused = packed(kind), tmp_path / f"t.{kind}", 0
+    for place in range(0, len(good), 1 + len(good) // 120):
+        for byte in (0x00, good[place] ^ 0x81):
+            path.write_bytes(good[:place] + bytes([byte]) + good[place + 1 :])
+            for room in (None, 1):
+                try:
+                    table = reading._opened(str(path), Reading(), (), room)
+                    pl.concat(list(table.frames()))
+                except TableError as error:
+                    assert str(error).isprintable()
+                    refused += 1
+    assert refused > 10
+
+
+def test_words_of_parsers_are_shown_without_control_characters(small, tmp_path):
+    (tmp_path / "t.tsv").write_text('a\tb\n"1"2\t3\n')
+    with pytest.raises(TableError, match=r"line 2 .* cannot be read: '\\t' expected after"):
+        reading.opened(str(tmp_path / "t.tsv"))
 
 
 # --- files as people have them ------------------------------------------------------------------

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from dualpca import PCA
+from dualpca import PCA, PPCA
 from dualpca.data import Moments
 from dualpca.data.moments import AT_A_TIME, _moments_at_once
+from dualpca.errors import ScaleError
+from tests.tolerances import assert_close
 
 
 def one_block(d: int) -> int:
@@ -53,3 +55,14 @@ def test_a_column_that_differs_in_its_last_digits_is_left_to_the_careful_way():
     X[5, 1] += 2e-15
     assert _moments_at_once(X) is None
     assert Moments.of(X).scatter[1, 1] > 0
+
+
+def test_chunks_too_far_apart_are_refused_and_leave_the_stream_as_it_was():
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    with pytest.raises(ScaleError, match="chunks of X lie too far apart"):
+        Moments.of(rows).merge(Moments.of(rows + 1e200))
+    for model in (PCA(1), PPCA(1)):
+        model.partial_fit(rows)
+        with pytest.raises(ScaleError, match="Divide X by a constant"):
+            model.partial_fit(rows + 1e200)
+        assert_close(model.transform(rows), type(model)(1).fit(rows).transform(rows), "vector")

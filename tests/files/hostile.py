@@ -237,7 +237,7 @@ def changed(data, rng, others):
         names.append(change.__name__)
         try:
             change(file, rng, [File(other) for other in others])
-        except (KeyError, IndexError, ValueError, TypeError):  # nothing there to change
+        except (LookupError, ValueError, TypeError, OverflowError):  # nothing there to change
             continue
         if not file.arrays:
             break
@@ -255,8 +255,32 @@ def spliced(data, rng, others):
 
 
 def damaged(data, rng, others):
-    found = mutations.take(5, mutations.damaged(data, rng))
+    found = mutations.take(5, mutations.damaged(data or b"\0", rng))
     return pick(rng, found), "damaged"
+
+
+def checkpoints(file, rng):
+    """Yield forgeries of a checkpoint, each with a checksum that is right."""
+    while True:
+        made = copy.deepcopy(file)
+        name = pick(rng, [*file.arrays])
+        lot, array = int(rng.integers(7)), file.arrays[name].copy()
+        if lot == 0:
+            entry(made, rng, [])
+        elif lot == 1:
+            reshape(made, rng, [])
+        elif lot == 2:
+            made.arrays.pop(name)
+        elif lot == 3:
+            made.arrays[name] = array[..., : array.shape[-1] // 2] if array.ndim else array
+        elif lot == 4:
+            swap(made, rng, [])
+        else:
+            part = file.text if lot == 5 else file.text["numbers"]
+            path = pick(rng, [*places(part)])
+            tree = made.text if lot == 5 else made.text["numbers"]
+            at(tree, path[:-1])[path[-1]] = pick(rng, VALUES)
+        yield made.bytes()
 
 
 def bomb(data, rng, others):
@@ -293,7 +317,7 @@ MOST_STEPS = 200
 MOST_SHOWN = 30_000
 """Characters that inspect may print."""
 
-METHODS = ("transform", "predict", "score_samples", "score_sequences")
+METHODS = ("transform", "predict", "score_samples", "score_sequences", "impute")
 
 
 class TooSlow(BaseException):
@@ -313,11 +337,9 @@ def highest():
 
 def fate(path, rows):
     """Return what happened to a file, and a finding if that must not be."""
-    from sklearn.exceptions import NotFittedError
-
     import dualpca
     from dualpca.app.cli._look import inspect
-    from dualpca.errors import DualPCAError, ModelFileError
+    from dualpca.errors import ModelFileError
 
     try:
         model = dualpca.load(path)
@@ -343,14 +365,23 @@ def fate(path, rows):
         return "inspected", f"inspect prints {len(shown)}: {shown[:200]!r}"
     if model is None:
         return "refused", found
+    return used(model, rows)
+
+
+def used(model, rows, methods=METHODS):
+    """Return what happens when these methods of a model are called, and a finding."""
+    from sklearn.exceptions import NotFittedError
+
+    from dualpca.errors import DualPCAError
+
     for one in (model, *(step for _, step in getattr(model, "steps", ()))):
         own = getattr(one, "__dict__", {})  # a step may be a word
         unsolved = "_stream" in own and "_model" not in own
         if getattr(one, "max_iter", None) and unsolved:  # whoever uses it finishes the fit
             one.set_params(max_iter=min(one.max_iter, MOST_STEPS))
-    for name in METHODS:
-        if not hasattr(type(model), name):
-            continue
+    for name in methods:
+        if not hasattr(type(model), name) or (name == "impute" and hasattr(model, "y_mean_")):
+            continue  # of two views, both would be needed
         try:
             if callable(getattr(model, name, None)):
                 getattr(model, name)(rows)
@@ -373,19 +404,31 @@ def raised_on_purpose(error):
 
 def judged(path, rows):
     """Return what happened to a file, a finding or None, seconds and kilobytes."""
+    return watched(lambda: fate(path, rows))
+
+
+def watched(call):
+    """Return what a call says and its finding, seconds and kilobytes: too much is a finding."""
     if os.path.exists("/proc/self/clear_refs"):
         Path("/proc/self/clear_refs").write_text("5")
     before, begun = highest(), time.process_time()
+    handlers = [signal.signal(one, _late) for one in (signal.SIGPROF, signal.SIGALRM)]
     signal.setitimer(signal.ITIMER_PROF, 4 * MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, 12 * MOST_SECONDS)  # a call that waits
     try:
-        how, found = fate(path, rows)
+        how, found = call()
     except TooSlow:
         how, found = "endless", "endless"
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         how, found = "broken", f"{error!r} at {last.filename[-40:]}:{last.lineno}"[:400]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for one, handler in zip((signal.SIGPROF, signal.SIGALRM), handlers, strict=True):
+            signal.signal(one, handler)
     seconds, size = time.process_time() - begun, highest() - before
     if found is None and seconds > MOST_SECONDS:
         found = f"{seconds:.1f} s"
@@ -397,7 +440,6 @@ def judged(path, rows):
 def main(folder):
     from tests.files import saved_models
 
-    signal.signal(signal.SIGPROF, _late)
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     labels = json.loads((folder / "labels.json").read_text())

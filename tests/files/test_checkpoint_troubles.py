@@ -1,6 +1,5 @@
 """Checkpoints when things go wrong: the keyboard, full disks, files of other kinds, other data."""
 
-import copy
 import os
 import warnings
 from contextlib import suppress
@@ -119,38 +118,13 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
         PPCA(2, checkpoint=path).fit(X)
 
 
-def changes(file, rng):
-    """Yield forgeries of a checkpoint, each with a checksum that is right."""
-    text = file.text
-    while True:
-        changed = copy.deepcopy(file)
-        name = [*file.arrays][int(rng.integers(len(file.arrays)))]
-        lot, array = int(rng.integers(7)), file.arrays[name].copy()
-        if lot == 0:
-            hostile.entry(changed, rng, [])
-        elif lot == 1:
-            hostile.reshape(changed, rng, [])
-        elif lot == 2:
-            changed.arrays.pop(name)
-        elif lot == 3:
-            changed.arrays[name] = array[..., : array.shape[-1] // 2] if array.ndim else array
-        elif lot == 4:
-            hostile.swap(changed, rng, [])
-        else:
-            part = text if lot == 5 else text["numbers"]
-            path = hostile.pick(rng, [*hostile.places(part)])
-            tree = changed.text if lot == 5 else changed.text["numbers"]
-            hostile.at(tree, path[:-1])[path[-1]] = hostile.pick(rng, hostile.VALUES)
-        yield changed.bytes()
-
-
 def attacked(kind, count, tmp_path):
     """Resume from forged checkpoints of a fit; return the errors that are not the library's own."""
     path, rng, odd = tmp_path / "c", np.random.default_rng(0), []
     model, X = model_of(kind, Checkpoint(path, seconds=0))
     interrupted(model, X, 6)
     good = hostile.File(path.read_bytes())
-    for data, _ in zip(changes(good, rng), range(count), strict=False):
+    for data, _ in zip(hostile.checkpoints(good, rng), range(count), strict=False):
         path.write_bytes(data)
         again = model_of(kind, Checkpoint(path, seconds=1e6))[0].set_params(max_iter=20)
         with warnings.catch_warnings(), np.errstate(all="ignore"):

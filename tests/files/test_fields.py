@@ -7,14 +7,16 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 
 import dualpca as dp
-from dualpca.errors import ModelFileError, PickleVersionWarning, SpectrumWarning
+from dualpca import kernels
+from dualpca.errors import DegenerateError, ModelFileError, PickleVersionWarning, SpectrumWarning
 from dualpca.estimators import saving
 from dualpca.estimators._streaming import Streaming
 from dualpca.estimators.saving import kind_of
@@ -79,6 +81,7 @@ def _with(file, key, array):
 NEGATIVE = {
     "mixture": ("weights", "noises", "variances"),
     "mixture stream": ("weights", "noises"),
+    "kernel stream fourier": ("first.1",),
     "factors": ("noise",),
     "bayesian": ("variances", "relevance"),
     "chain": ("shares", "noises", "visits", "transitions"),
@@ -96,7 +99,7 @@ def test_weights_and_variances_are_not_negative(name, tmp_path):
     path = tmp_path / "m.dpca"
     good = saved(name, path)
     for last in NEGATIVE[name]:
-        parts = [key for key in good.arrays if last in key.split(".")]
+        parts = [key for key in good.arrays if f".{last}." in f".{key}."]
         assert parts, last
         for key in parts:
             changed = good.arrays[key].copy()
@@ -139,6 +142,19 @@ def test_conditions_of_annotations():
     assert good(4, "== d", {"d": 4}) and not good(3, "== d", {"d": 4})
     assert good(2**63 - 1, "", {}) and not good(2**63, "", {})
     assert good(0, "<= 0", {}) and not good(1, "<= 0", {}) and not good(0, "> 0", {})
+
+
+@pytest.mark.parametrize("psi", [0.0, 5e-324, 1e-300, 1e-30])
+def test_a_monitor_of_a_sensor_without_noise_says_so(psi, tmp_path):
+    """Each value is possible by itself; beside the others it leaves rows without a density."""
+    path, key = tmp_path / "m.dpca", "model.plan.baseline.factors.psi"
+    file = saved("monitor learning", path)
+    file.arrays[key] = np.append(file.arrays[key][:-1], psi)
+    path.write_bytes(file.bytes())
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        with pytest.raises(DegenerateError, match="noise of a sensor is nothing"):
+            dp.load(path).partial_fit(X)
 
 
 def test_a_seed_may_be_as_long_as_numpys(tmp_path):
@@ -312,6 +328,140 @@ def test_parameters_as_people_write_them_are_saved(tmp_path):
     model = dp.PPCA(np.int64(2), tol=1, verbose=0, max_iter=np.int32(50)).fit(X)
     model.save(tmp_path / "m.dpca")
     assert dp.load(tmp_path / "m.dpca").get_params() == model.get_params()
+
+
+# --- numbers of kernels ----------------------------------------------------------------------
+
+
+ROWS = np.abs(np.random.default_rng(0).normal(size=(20, 3)))
+WITH_NUMBERS = {
+    "rbf": kernels.RBF(gamma=0.5),
+    "rbf width": kernels.RBF(length_scale=2.0),
+    "rbf widths": kernels.RBF(length_scale=[1.0, 2.0, 3.0]),
+    "periodic": kernels.Periodic(on=[0]),
+    "scaled": 2.0 * kernels.RBF(gamma=0.5),
+    "power": (kernels.Linear() + 1.5) ** 2,
+    **{
+        name: cls(**({"gamma": 0.3} if "gamma" in kernels.base.parameter_names(cls) else {}))
+        for name, cls in kernels.KERNELS.items()
+        if name not in ("rbf", "periodic", "constant")
+    },
+}
+
+
+def numbers_in(tree):
+    """Yield the fields of every kernel in JSON, and the name of one that is a number."""
+    if isinstance(tree, dict) and str(tree.get("type", "")).startswith("kernels."):
+        hints = fields.hints_of(TYPES[tree["type"]])
+        yield from ((tree["fields"], k) for k, h in hints.items() if "Annotated" in repr(h))
+    for part in tree.values() if isinstance(tree, dict) else tree if type(tree) is list else ():
+        yield from numbers_in(part)
+
+
+def saved_kernel(kernel, path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SpectrumWarning)  # some are indefinite
+        dp.KernelPCA(2, kernel=kernel).fit(ROWS).save(path)
+    return hostile.File(path.read_bytes())
+
+
+BEYOND = (5e-324, 1e-310, 1e-200, 1e155, 1e200, 1e300, 1e308, -1e300, 10**3, 10**9, 10**18)
+
+
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+def test_numbers_of_kernels_that_would_overflow_are_refused_at_load(name, tmp_path):
+    """What loads gives answers of numbers, or says that the result overflows: nothing else."""
+    path, refused = tmp_path / "m.dpca", set()
+    file = saved_kernel(WITH_NUMBERS[name], path)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for params, field in [*numbers_in(file.text["model"])]:
+            kept = dict(params)
+            if field in ("gamma", "length_scale") and {"gamma", "length_scale"} - {field} & {*kept}:
+                continue  # of an RBF, one or the other
+            for value in BEYOND:
+                params[field] = value
+                path.write_bytes(file.bytes())
+                try:
+                    model = dp.load(path)
+                except ModelFileError as error:
+                    refused.add(field)
+                    assert field in str(error), error
+                    continue
+                try:
+                    Z = model.transform(ROWS)
+                except ValueError as error:
+                    assert "overflow" in str(error), (field, value)
+                else:
+                    assert np.isfinite(Z).all(), (field, value)
+            params.clear()
+            params.update(kept)
+    assert refused or name in ("linear", "cosine", "additive_chi2", "arc_cosine")
+
+
+@pytest.mark.parametrize(
+    "kernel, params",
+    [
+        ("rbf", {"gamma": 1e308}),
+        ("poly", {"degree": 10**9}),
+        ("poly", {"coef0": 1e300}),
+        ("matern", {"kernel_params": {"dict": {"length_scale": 1e-200}}}),
+        ("rational_quadratic", {"kernel_params": {"dict": {"alpha": 1e308}}}),
+    ],
+)
+def test_numbers_beside_the_name_of_a_kernel_are_refused_too(kernel, params, tmp_path):
+    path = tmp_path / "m.dpca"
+    file = saved_kernel(kernel, path)
+    field = next(iter(params.get("kernel_params", {"dict": params})["dict"]))
+    file.text["model"]["params"] |= params
+    path.write_bytes(file.bytes())
+    with pytest.raises(
+        ModelFileError, match=rf"{field} of \w+ in the file must be .* 1e[-+]?\d|<="
+    ):
+        dp.load(path)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-100, 1e-9, 1.0, 1e9, 1e100, 1e150])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly", "sigmoid"])
+def test_kernels_of_rows_of_any_scale_are_loaded(kernel, scale, tmp_path):
+    path = tmp_path / "m.dpca"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = dp.KernelPCA(2, kernel=kernel, gamma="scale").fit(scale * ROWS)
+    model.save(path)
+    assert dp.load(path).kernel_ == model.kernel_
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        kernels.Polynomial(degree=np.int64(100), gamma=1e-3, coef0=0),
+        kernels.RationalQuadratic(alpha=1e12, length_scale=np.float64(1e-12)),
+        kernels.RBF(length_scale=np.array([1e-20, 1.0, 1e20])),
+        kernels.Periodic(periodicity=365, length_scale=1, on=[1]),
+    ],
+    ids=repr,
+)
+def test_ordinary_and_unusual_kernels_are_loaded(kernel, tmp_path):
+    model = dp.KernelPCA(2, kernel=kernel).fit(ROWS)
+    model.save(tmp_path / "m.dpca")
+    again = dp.load(tmp_path / "m.dpca")
+    assert again.kernel_ == model.kernel_
+    np.testing.assert_array_equal(again.transform(ROWS), model.transform(ROWS))
+
+
+def test_a_kernel_that_could_not_be_loaded_is_not_saved(tmp_path):
+    model = dp.KernelPCA(2, kernel=kernels.Polynomial(degree=150, gamma=0.01)).fit(ROWS)
+    with pytest.raises(ModelFileError, match=r"degree of Polynomial .* <= 100, got 150"):
+        model.save(tmp_path / "m.dpca")
+
+
+def test_conditions_hold_for_every_number_of_a_sequence():
+    hint = Sequence[Annotated[float, "> 0, <= 9"]]
+    for good in ([1.0, 9.0], np.array([1.0, 9.0]), (2, 3)):
+        assert fields.fits(good, hint, {})
+    for bad in ([1.0, 10.0], np.array([1.0, 10.0]), np.array([0.0]), [np.nan], np.array([np.inf])):
+        assert not fields.fits(bad, hint, {})
 
 
 # --- other versions ------------------------------------------------------------------------------

@@ -154,11 +154,19 @@ class Moments:
 
     def merge(self, other: Moments) -> Moments:
         """Join the moments of two disjoint sets of rows (Chan, Golub & LeVeque 1983)."""
-        n = self.n + other.n
-        delta = other.mean - self.mean
-        mean = self.mean + delta * (other.n / n)
-        between = (delta * (self.n * other.n / n))[:, None] * delta[None, :]
-        return Moments(n, mean, self.scatter + other.scatter + between)
+        xp, n = backend.namespace(self.scatter), self.n + other.n
+        with np.errstate(over="ignore", invalid="ignore"):
+            delta = other.mean - self.mean
+            mean = self.mean + delta * (other.n / n)
+            between = (delta * (self.n * other.n / n))[:, None] * delta[None, :]
+            scatter = self.scatter + other.scatter + between
+            trace = float(xp.sum(xp.linalg.diagonal(scatter)))
+        if not np.isfinite(trace):
+            raise ScaleError(
+                "chunks of X lie too far apart: their variance together overflows float64. "
+                "Divide X by a constant first."
+            )
+        return Moments(n, mean, scatter)
 
 
 def condensed(moments: Moments) -> tuple[Array, Array]:

@@ -30,6 +30,7 @@ from dualpca.errors import ModelFileError, expected
 from dualpca.files import fields
 from dualpca.files import metadata as beside
 from dualpca.files.container import parse, read_container, write_container
+from dualpca.kernels import ALIASES, KERNELS, make_kernel
 
 if TYPE_CHECKING:
     from dualpca.estimators._shell import Estimator
@@ -300,7 +301,17 @@ def _unfitted(kind: Kind, params: dict[str, Any]) -> BaseEstimator:
     except UNUSABLE as error:
         what = f"a parameter of {name} in the file cannot be used"
         raise ModelFileError(f"{what}: {fields.escaped(str(error), 300)}") from None
+    _refuse_odd_kernel(estimator.get_params(deep=False))
     return estimator
+
+
+def _refuse_odd_kernel(params: Mapping[str, Any]) -> None:
+    """Refuse numbers beside the name of a kernel that a kernel in a file could not have."""
+    name = params.get("kernel")
+    if isinstance(name, str) and name in KERNELS | ALIASES:
+        plain = {one: params.get(one) for one in ("gamma", "degree", "coef0")}
+        kernel = make_kernel(name, **plain | (params.get("kernel_params") or {}))
+        fields.refuse_misfits(type(kernel), vars(kernel))
 
 
 UNUSABLE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)

@@ -19,6 +19,7 @@ in their only one:
     Annotated[Array, "n d", "or nan"]           numbers are finite unless told otherwise
     Annotated[Array, "d d", "diagonal >= 0"]    of a scatter matrix
     Annotated[float, ">= 0, or inf"]
+    Sequence[Annotated[float, "> 0"]]           of each of them
     Annotated[int, ">= 1, <= d"]                a letter stands for its size
     Annotated[tuple[Part, ...], "K"]            of length K
     Annotated[Emissions, "K m=d"]               its K is ours, its d is our m
@@ -162,9 +163,9 @@ def fits(value: object, hint: Any, sizes: Sizes, ranges: bool = True) -> bool:
         return any(fits(value, one, sizes, ranges) for one in args)
     if origin is Literal:
         return any(type(value) is type(one) and value == one for one in args)
+    if origin is Sequence and isinstance(value, np.ndarray) and _is_of_numbers(args[0]):
+        return _is_vector(value, args[0], sizes, ranges)
     if origin in (dict, list, tuple, Sequence):
-        if origin is Sequence and args == (float,) and isinstance(value, np.ndarray):
-            return _is_vector(value, sizes, ranges)
         parts = _parts(value, origin, args)
         return parts is not None and all(fits(*part, sizes, ranges) for part in parts)
     if hint in (int, float):
@@ -181,9 +182,15 @@ def _is_of(value: object, kind: type) -> bool:
     return kind in type(value).__mro__
 
 
-def _is_vector(value: Host, sizes: Sizes, ranges: bool) -> bool:
+def _is_of_numbers(hint: Any) -> bool:
+    """Return True for the annotation of a float, with conditions or without."""
+    return hint is float or get_args(hint)[:1] == (float,)
+
+
+def _is_vector(value: Host, hint: Any, sizes: Sizes, ranges: bool) -> bool:
     """Return True for an array of numbers, all at once: a forged file may hold millions."""
-    return value.ndim == 1 and value.dtype.kind in "fi" and (not ranges or within(value, "", sizes))
+    numbers = value.ndim == 1 and value.dtype.kind in "fi"
+    return numbers and (not ranges or within(value, "".join(get_args(hint)[1:]), sizes))
 
 
 def _parts(value: Any, origin: object, args: tuple[Any, ...]) -> list[tuple[Any, Any]] | None:
@@ -356,12 +363,7 @@ def checked(cls: type, found: Mapping[str, Any]) -> Any:
     if not required <= set(found) <= set(hints):
         what = f"the fields {sorted(hints)} of {name}"
         raise ModelFileError(expected("fields in the file", what, sorted(found)))
-    sizes: Sizes = {}
-    for _ in range(2):  # once all letters are known, conditions on them are too
-        for field, value in found.items():
-            if not fits(value, hints[field], sizes):
-                what = f"{field} of {name} in the file must be {in_words(hints[field])}"
-                raise ModelFileError(f"{what}, got {_shown(value)}.")
+    refuse_misfits(cls, found)
     there = {k for k, v in found.items() if v is not None and not (type(v) is tuple and not v)}
     _refuse_parts(cls, there)
     try:
@@ -369,6 +371,16 @@ def checked(cls: type, found: Mapping[str, Any]) -> Any:
     except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
         words = escaped(str(error), 300)
         raise ModelFileError(f"the file holds an impossible {name}: {words}") from None
+
+
+def refuse_misfits(cls: Any, found: Mapping[str, Any]) -> None:
+    """Refuse fields of a class that are not as its annotations ask, in words."""
+    hints, sizes = hints_of(cls), Sizes()
+    for _ in range(2):  # once all letters are known, conditions on them are too
+        for field, value in found.items():
+            if not fits(value, hints[field], sizes):
+                what = f"{field} of {cls.__name__} in the file must be {in_words(hints[field])}"
+                raise ModelFileError(f"{what}, got {_shown(value)}.")
 
 
 def _refuse_parts(cls: Any, there: set[str]) -> None:
@@ -535,6 +547,7 @@ class Encoder:
         cls: type = type(value)
         if is_record(cls) and _is_own(cls):
             kept = not_default(cls, {k: getattr(value, k) for k in hints_of(cls)})
+            refuse_misfits(cls, {k: v for k, v in map(_as_number, kept.items()) if v is not None})
             return {"type": name_of(cls), "fields": self._items(kept, prefix)}
         if isinstance(value, np.ndarray) and value.dtype.kind in "OU":
             return _names_of(value, where)
@@ -557,6 +570,13 @@ class Encoder:
             found = {"array": where} | ({"order": "F"} if by_columns else {})
             self._seen[id(value)] = (value, found)  # held, so that its id is not used again
         return self._seen[id(value)][1]
+
+
+def _as_number(item: tuple[str, Any]) -> tuple[str, int | float | None]:
+    """Return a field with its value as one of Python's numbers; None if it is none."""
+    name, value = item
+    value = value.item() if isinstance(value, np.generic) else value
+    return name, value if type(value) in (int, float) else None
 
 
 def _names_of(value: Host, where: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from functools import cache, reduce
 from math import sqrt
 from numbers import Real
 from operator import add, mul
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -30,6 +30,18 @@ def is_finite_number(value: object) -> bool:
     """Return True if a value is a finite real number."""
     return type(value) is not bool and isinstance(value, Real) and bool(np.isfinite(float(value)))
 
+
+Rate = Annotated[float, ">= 1e-305, <= 1e305"]
+"""A positive parameter in a model file: three times it, and one over it, are in float64's range."""
+
+Width = Annotated[float, ">= 1e-152, <= 1e152"]
+"""A width or a period in a model file: its square is in the range of `Rate`."""
+
+Shift = Annotated[float, ">= -1e100, <= 1e100"]
+"""A constant in a model file: its square and its cube are in the range of float64."""
+
+Exponent = Annotated[int, ">= 1, <= 100"]
+"""A power in a model file: of values up to 1000 it is in the range of float64."""
 
 Rule = Callable[[Array], float]
 """A parameter found from the rows, (n, d)."""
@@ -922,7 +934,7 @@ class Scaled(Composed):
     """
 
     _node = "Mul"
-    factor: float
+    factor: Rate
     kernel: Kernel
 
     def _check(self) -> None:
@@ -985,7 +997,7 @@ class Power(Composed):
 
     _node = "Pow"
     kernel: Kernel
-    exponent: int
+    exponent: Exponent
 
     def _check(self) -> None:
         p = self.exponent

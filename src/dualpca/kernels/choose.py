@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from math import isinf
 from operator import add
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeGuard
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -224,7 +224,7 @@ class Precomputed(Kernel):
     """
 
     definite: ClassVar[bool] = False  # not known to be
-    diagonal: float | None = None
+    diagonal: Annotated[float, ">= 0, <= 1e305"] | None = None
 
     def _check(self) -> None:
         if self.on is not None:

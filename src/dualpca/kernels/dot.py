@@ -18,6 +18,7 @@ from dualpca.kernels.base import (
     KNOWN_EXPECTATIONS,
     MOST_MONOMIALS,
     Distances,
+    Exponent,
     Family,
     Form,
     Kernel,
@@ -26,6 +27,8 @@ from dualpca.kernels.base import (
     Parameter,
     Poly,
     Profiled,
+    Rate,
+    Shift,
     Term,
     is_finite_number,
 )
@@ -104,7 +107,7 @@ class Constant(Kernel):
 
     name: ClassVar[str] = "constant"
     _positive = ("value",)
-    value: float = 1.0
+    value: Rate = 1.0
 
     def _against(self, Y: Array) -> Callable[[Array], Array]:
         m = int(Y.shape[0])
@@ -148,8 +151,8 @@ class Affine(Profiled):
     sparse: ClassVar[bool] = True
     rules: ClassVar[dict[str, Any]] = {"gamma": GAMMA_RULES}
     _positive = ("gamma",)
-    gamma: float | str | None
-    coef0: float
+    gamma: Rate | str | None
+    coef0: Shift
 
     def _check(self) -> None:
         if not is_finite_number(self.coef0):
@@ -226,9 +229,9 @@ class Polynomial(Affine):
         (Parameter("degree", 2, choices=(2, 3, 4)), Parameter("coef0", 1.0, 0.01, 100.0)),
         lambda s, p: {**p, "gamma": 1 / s.norm},
     )
-    degree: int = 3
-    gamma: float | str | None = None
-    coef0: float = 1.0
+    degree: Exponent = 3
+    gamma: Rate | str | None = None
+    coef0: Shift = 1.0
 
     def _check(self) -> None:
         super()._check()
@@ -329,8 +332,8 @@ class Sigmoid(Affine):
 
     name: ClassVar[str] = "sigmoid"
     definite: ClassVar[bool] = False
-    gamma: float | str | None = None
-    coef0: float = 1.0
+    gamma: Rate | str | None = None
+    coef0: Shift = 1.0
 
     def _profile(self, T: Array) -> Array:
         return backend.namespace(T).tanh(T)

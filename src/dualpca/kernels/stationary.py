@@ -23,7 +23,9 @@ from dualpca.kernels.base import (
     OnnxGraph,
     Parameter,
     Profiled,
+    Rate,
     Term,
+    Width,
     median_length,
     median_rate,
     row_pairs,
@@ -108,7 +110,7 @@ def sparse_minus_u(Y: Array, factor: float | Array, *, rough: bool) -> Callable[
 
 # --- Kernels of the distance: k(x, y) = f(u) with u = rate · ‖x − y‖², or a rate for every column
 
-Widths = float | str | Sequence[float] | None
+Widths = Width | str | Sequence[Width] | None
 """One width, a word for one that is found from the rows, or one for every column."""
 
 LOG2_E = log2(2.718281828459045)
@@ -368,7 +370,7 @@ class RBF(Lengths):
     _positive = ("gamma", "length_scale")
     gain: ClassVar[float] = 0.5  # type: ignore[misc]
     _search = Family((WIDTH_PARAMETER,), lambda s, p: {"gamma": (p["width"] * s.distance) ** -2.0})
-    gamma: float | str | None = None
+    gamma: Rate | str | None = None
     length_scale: Widths = None
 
     def _check(self) -> None:
@@ -519,7 +521,7 @@ class RationalQuadratic(Lengths):
         lambda s, p: {"alpha": p["alpha"], "length_scale": p["width"] * s.distance},
     )
     _positive = ("alpha", "length_scale")
-    alpha: float = 1.0
+    alpha: Rate = 1.0
     length_scale: Widths = 1.0
 
     @property
@@ -577,8 +579,8 @@ class Periodic(Stationary):
         lambda s: "" if s.columns == 1 else "it needs a single column",
     )
     _positive = ("periodicity", "length_scale")
-    periodicity: float = 1.0
-    length_scale: float = 1.0
+    periodicity: Width = 1.0
+    length_scale: Width = 1.0
 
     @property
     def definite(self) -> bool:  # type: ignore[override]
@@ -688,7 +690,7 @@ class Laplacian(Columnwise):
     rules: ClassVar[dict[str, Any]] = {"gamma": {**GAMMA_RULES, "median": median_rate("cityblock")}}
     _positive = ("gamma",)
     _search = Family((WIDTH_PARAMETER,), lambda s, p: {"gamma": 1 / (p["width"] * s.taxicab)})
-    gamma: float | str | None = None
+    gamma: Rate | str | None = None
 
     def _with_width(self, X: Host, weights: Host | None, scale: Host | None) -> Laplacian:
         rate = widest_spread(*row_pairs(X, weights, "cityblock"), lambda u: np.exp(-u))
@@ -768,7 +770,7 @@ class Chi2(Histograms):
         lambda s: "" if s.chi2 else "it needs entries of 0 and above",
     )
     _positive = ("gamma",)
-    gamma: float | str = 1.0
+    gamma: Rate | str = 1.0
 
     def _with_width(self, X: Host, weights: Host | None, scale: Host | None) -> Chi2:
         rate = widest_spread(*row_pairs(X, weights, "chi2"), lambda u: np.exp(-u))

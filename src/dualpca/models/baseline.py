@@ -15,7 +15,8 @@ All of them are one product with a matrix that is kept for every pattern of miss
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
@@ -67,6 +68,21 @@ class Measures(NamedTuple):
         """Return the same, last row first."""
         y, r, t2, spe = (A[::-1] for A in self[:4])
         return Measures(y, r, t2, spe, self.keys[::-1], self.judged[::-1])
+
+
+NO_DENSITY = (
+    "the noise of a sensor is nothing beside that of others, so that rows have no density. Fit the "
+    "monitor again, without sensors that follow exactly from others."
+)
+
+
+@contextmanager
+def refusing_singular() -> Iterator[None]:
+    """Say that rows have no density where a matrix is singular."""
+    try:
+        yield
+    except np.linalg.LinAlgError:
+        raise DegenerateError(NO_DENSITY) from None
 
 
 @dataclass(frozen=True)
@@ -139,8 +155,11 @@ class Baseline:
     def _made(self, keys: list[bytes]) -> dict[bytes, Seen]:
         """Return what some patterns are multiplied with."""
         masks = np.stack([np.frombuffer(key, dtype=np.bool_) for key in keys]).astype(np.float64)
-        maps = FactorJudge(self.factors, self.reference, self.unit).maps(masks)
-        J, _ = whiteners(self.covariance, masks)
+        with refusing_singular():
+            maps = FactorJudge(self.factors, self.reference, self.unit).maps(masks)
+            J, _ = whiteners(self.covariance, masks)
+        if not all(np.isfinite(part).all() for part in (J, maps.scores, maps.residuals)):
+            raise DegenerateError(NO_DENSITY)
         phi = J.swapaxes(1, 2) @ J
         own = np.sqrt(np.maximum(np.diagonal(phi, axis1=1, axis2=2), 1e-300))
         d = self.d

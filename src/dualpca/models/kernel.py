@@ -458,7 +458,7 @@ def left_out_residuals(
     for part in backend.slices(len(mass), rows):
         about = (poles[part], mass[part], removed[part], factor[part])
         found.append(_beyond(q, *about, negligible))
-    return np.concatenate(found)
+    return np.concatenate(found) if found else np.zeros(0)  # no row counts
 
 
 def _beyond(
@@ -1001,7 +1001,7 @@ class KernelStream:
     map: Annotated[FeatureMap, Landmarks | Fourier | Explicit, "d? r?"] | None = None
     mapped: Annotated[Mapped, "r"] | None = None
     # rows and weights to judge novelty by
-    first: tuple[Annotated[Array, "f d"], Annotated[Array, "f"] | None] | None = None
+    first: tuple[Annotated[Array, "f d"], Annotated[Array, "f", ">= 0"] | None] | None = None
 
     def add(self, X: Array, weights: Array | None, how: KernelOptions) -> KernelStream:
         """Return the stream with one more chunk."""

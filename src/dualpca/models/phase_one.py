@@ -13,7 +13,7 @@ from scipy import special
 
 from dualpca.data import Host
 from dualpca.gaussian import FactorJudge, Factors, Reference, autocorrelation, laws, shrunk
-from dualpca.models.baseline import Baseline, Measures, baseline_of
+from dualpca.models.baseline import Baseline, Measures, baseline_of, refusing_singular
 from dualpca.models.monitoring import (
     MOST_ALIKE,
     QUIET,
@@ -400,7 +400,8 @@ def _relearned(baseline: Baseline, learned: LearnedMoments) -> Baseline:
         W = V[:, w - q :] * np.sqrt(np.maximum(values[w - q :] - noise, 0.0))
         psi, unit = np.full(w, noise), noise
     else:
-        W, psi = _factor_steps(baseline.factors, C)
+        with refusing_singular():
+            W, psi = _factor_steps(baseline.factors, C)
         unit = baseline.unit
     W = _towards(W, baseline.factors.W)
     factors = replace(baseline.factors, W=W, psi=psi)

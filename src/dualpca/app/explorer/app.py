@@ -48,7 +48,7 @@ from dualpca.app.explorer.session import (
     summarized,
 )
 from dualpca.app.tables.text import TableError
-from dualpca.files.fields import visible
+from dualpca.files.fields import escaped
 
 # --- the application ---------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ def _handle_errors(app: FastAPI) -> None:
 
 
 def _words(status: int, words: str, headers: Any = None) -> JSONResponse:
-    return JSONResponse({"error": visible(words[:500])}, status, headers=headers)
+    return JSONResponse({"error": escaped(words, 500)}, status, headers=headers)
 
 
 def _serve_page(app: FastAPI, files: dict[str, bytes]) -> None:

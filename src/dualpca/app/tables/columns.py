@@ -148,8 +148,11 @@ class Refused(NamedTuple):
 
 def refusal(refused: Sequence[Refused]) -> str:
     """Return what is wrong with columns, and the options that help."""
-    exclude = " ".join(f"--exclude {quoted(one.name)}" for one in refused[:10])
-    hot = [one.name for one in refused if one.one_hot]
+    short = (one.name if len(one.name) <= LONGEST else one.name[:LONGEST] + "*" for one in refused)
+    exclude = " ".join(
+        f"--exclude {quoted(name)}" for name, _ in zip(short, range(10), strict=False)
+    )
+    hot = [one.name for one in refused if one.one_hot and len(one.name) <= LONGEST]
     stray = [one.stray for one in refused if one.stray is not None and len(one.stray) <= LONGEST]
     advice = f", or use --one-hot {quoted(hot[0])} for one column per value" if hot else ""
     if stray:
@@ -159,10 +162,12 @@ def refusal(refused: Sequence[Refused]) -> str:
     if len(refused) == 1:
         name, what, example, *_ = refused[0]
         return (
-            f"column {name!r} holds {what} (such as {example}), but models need numbers. Leave it "
-            f"out with {exclude}{advice}."
+            f"column {shown(name)} holds {what} (such as {example}), but models need numbers. "
+            f"Leave it out with {exclude}{advice}."
         )
-    each = ", ".join(f"{one.name!r} ({one.what}, such as {one.example})" for one in refused[:10])
+    each = ", ".join(
+        f"{shown(one.name)} ({one.what}, such as {one.example})" for one in refused[:10]
+    )
     more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
     return (
         f"columns {each}{more} do not hold numbers, but models need numbers. Leave them out with "
@@ -177,17 +182,26 @@ def misfit(refused: Sequence[Refused]) -> str:
     code = quoted(example.strip("'"))
     remedy = "" if what == DATES else f", or treat an entry as missing with --na {code}"
     return (
-        f"column {name!r} of the model holds {what} in this table (such as {example}), but the "
-        f"model needs numbers there{more}. Correct the table{remedy}."
+        f"column {shown(name)} of the model holds {what} in this table (such as {example}), but "
+        f"the model needs numbers there{more}. Correct the table{remedy}."
     )
 
 
 def quoted(name: str) -> str:
-    """Return a name quoted for a shell."""
+    r"""Return a name quoted for a shell; letters that cannot be seen are escaped.
+
+    Examples
+    --------
+    >>> print(quoted("age"), quoted("body mass"), quoted("a\u200bb"))
+    age 'body mass' $'a\U0000200bb'
+    """
+    if not name.isprintable():
+        seen = (c if c.isprintable() and c not in "\\'" else f"\\U{ord(c):08x}" for c in name)
+        return f"$'{''.join(seen)}'"
     return name if re.fullmatch(r"[\w.:=+,-]+", name) else "'" + name.replace("'", "'\\''") + "'"
 
 
-BOUND = re.compile(r"(<=|>=|<|>|≤|≥)\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+BOUND = re.compile(r"(<=|>=|<|>|≤|≥)\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 """A cell of which only a bound is known: <50, or ≥ 1e3."""
 
 
@@ -267,6 +281,8 @@ def bounds(column: pl.Series) -> tuple[Values, Values]:
 
 
 NOTATION = re.compile(r"[+-]?[\d.,\s'’]*\d")
+OTHER_DIGITS = re.compile(r"(?=.*(?![0-9])\d)[-+−<>=≤≥]*[\d.,．，٫٬\s'’]*\d")
+"""A number of which some digits are not 0 to 9, such as ١٢ or １２."""
 UNITS = re.compile(r"[$€£¥]\s*[+-]?\d[\d.,'’]*|[+-]?\d[\d.,'’]*(\s*[%‰$€£¥]|\s+[^\s\d]+)")
 
 
@@ -274,6 +290,9 @@ def refused_text(name: str, first: str, n_values: int) -> Refused:
     """Return why a column of text is refused, by one of its entries that is not a number."""
     if DATE.fullmatch(first):
         return Refused(name, DATES, shown(first), False)
+    if OTHER_DIGITS.fullmatch(first):
+        what = "numbers in digits of another script: write them with 0 to 9"
+        return Refused(name, what, shown(first), False)
     if NOTATION.fullmatch(first):
         what = "numbers in another notation (see --decimal and --thousands)"
         return Refused(name, what, shown(first), False)

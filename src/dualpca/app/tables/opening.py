@@ -34,6 +34,7 @@ from dualpca.app.tables.text import (
     decimals_in,
     detect,
     fields_of,
+    first_line,
     is_entry,
     last_record,
     records_of,
@@ -88,6 +89,8 @@ def open_text(
         names, start = [f"x{j}" for j in range(1, len(names) + 1)], lines.offsets[head.first]
     elif head.first > head.header + 1:
         start = lines.offsets[head.first]
+    if file.mac:  # line ends inside of names are those of the file
+        names = [name.replace("\n", "\r") for name in names]
     names, more = named(names, path)
     sure = decimals_in(body, separator) if decimal is None else {decimal}
     if not sure and dialect.separator != ",":
@@ -185,9 +188,9 @@ def _record(text: str, start: int, separator: str, path: str) -> tuple[list[str]
     lines = io.StringIO(text, newline="")
     lines.seek(start)
     try:
-        names = next(csv.reader(lines, delimiter=separator), [])
+        names = next(csv.reader(lines, delimiter=separator, strict=True), [])
     except csv.Error as error:
-        raise TableError(f"the header of {path} cannot be read: {error}.") from None
+        raise TableError(f"the header of {path} cannot be read: {first_line(error)}.") from None
     return names, lines.tell()
 
 

@@ -18,6 +18,7 @@ from dualpca.app.tables.columns import (
     DATE,
     DATES,
     NOTATION,
+    OTHER_DIGITS,
     UNITS,
     Refused,
     is_bound,
@@ -600,12 +601,15 @@ def _text_verdict(name: str, one: Words, numbers_only: bool, asked: bool) -> Ref
     if one.numbers >= max(one.words, 1) and one.words:
         others = "1 other entry" if one.words == 1 else f"{one.words} other entries"
         what = f"{one.numbers} numbers and {others}"
+        if OTHER_DIGITS.fullmatch(first):
+            what += " in digits of another script: write all with 0 to 9"
+            return Refused(name, what, shown(first), False)
         if UNITS.fullmatch(first):
             return Refused(name, f"{what} with units: write all in one", shown(first), False)
         return Refused(name, what, shown(first), n_levels <= MOST_LEVELS, first)
     if n_levels == 1:
         return "same"
-    measured = NOTATION.fullmatch(first) or UNITS.fullmatch(first)
+    measured = any(form.fullmatch(first) for form in (NOTATION, UNITS, OTHER_DIGITS))
     if n_levels > 2 and measured and not DATE.fullmatch(first):
         return refused_text(name, first, n_levels)
     if n_levels > 2 and one.distinct.all() and not asked:

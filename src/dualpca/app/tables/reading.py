@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -538,7 +538,7 @@ def _cells(path: str) -> int:
     try:
         lazy = pl.scan_parquet(path, glob=False)
         return int(lazy.select(pl.len()).collect().item()) * len(lazy.collect_schema())
-    except pl.exceptions.PolarsError:  # the reader says why
+    except BROKEN:  # the reader says why
         return 0
 
 
@@ -588,6 +588,9 @@ class _Again(io.RawIOBase):
 
 # --- formats -----------------------------------------------------------------------------------
 
+BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises for files that are not valid; the second is no `Exception`."""
+
 SCANS: dict[str, tuple[Callable[..., pl.LazyFrame], str]] = {
     "parquet": (pl.scan_parquet, "Parquet"),
     "arrow": (pl.scan_ipc, "Arrow"),
@@ -632,22 +635,31 @@ def _text(
 def _scanned(path: str, source: Opener, kind: str, piece: int | None) -> TableFile:
     """Return the rows of a Parquet or Arrow file, whole or slice by slice."""
     scan, name = SCANS[kind]
-    try:
+    with _valid(path, name):
         if piece is None:
             with source() as file:
                 return _in_memory(path, scan(io.BytesIO(file.read())).collect())
         lazy = scan(path, glob=False)
         names = lazy.collect_schema().names()
         n = int(lazy.select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise TableError(f"{path} is not a valid {name} file: {first_line(error)}.") from error
     rows = max(piece // (8 * max(len(names), 1)), 1)
 
     def frames() -> Iterator[pl.DataFrame]:
         for k in range(0, n, rows):
-            yield lazy.slice(k, rows).collect()
+            with _valid(path, name):
+                part = lazy.slice(k, rows).collect()
+            yield part
 
     return TableFile(path, names, n, math.ceil(n / rows), frames)
+
+
+@contextmanager
+def _valid(path: str, name: str) -> Iterator[None]:
+    """Say that a file is not valid where polars finds that it is not."""
+    try:
+        yield
+    except (*BROKEN, OSError) as error:
+        raise TableError(f"{path} is not a valid {name} file: {first_line(error)}.") from error
 
 
 def _sheet(path: str, source: Opener, how: Reading) -> TableFile:
@@ -726,7 +738,7 @@ def _mapped(path: str, piece: int) -> TableFile:
     """
     try:
         matrix = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of the parser of headers too
         raise TableError(f"{path} is not a valid NumPy file: {first_line(error)}.") from error
     names, n, file = _check_matrix(matrix, path), len(matrix), npy_file(matrix)
     assert file is not None

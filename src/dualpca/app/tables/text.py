@@ -19,6 +19,7 @@ import polars as pl
 
 from dualpca.app.tables.thousands import Grouping, ungrouped, votes
 from dualpca.errors import DualPCAError
+from dualpca.files.fields import escaped
 
 # --- dialects: what separates fields, what marks decimals --------------------------------------
 #
@@ -26,8 +27,8 @@ from dualpca.errors import DualPCAError
 # order mark, sometimes a first line `sep=;`. All of it can be seen in the first lines.
 
 CANDIDATES = (",", ";", "\t", "|")
-WITH_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+([eE][+-]?\d+)?")
-WITH_POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)\.\d+([eE][+-]?\d+)?")
+WITH_COMMA = re.compile(r"[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+),[0-9]+([eE][+-]?[0-9]+)?")
+WITH_POINT = re.compile(r"[+-]?([0-9]{1,3}(,[0-9]{3})+|[0-9]+)\.[0-9]+([eE][+-]?[0-9]+)?")
 
 
 class TableError(DualPCAError, ValueError):
@@ -93,7 +94,7 @@ def is_entry(field: str, decimal: str = ".") -> bool:
 
 def _is_number(field: str) -> bool:
     try:
-        return float(field) == float(field)  # nan is missing anyway
+        return "_" not in field and float(field) == float(field)  # nan is missing anyway
     except ValueError:
         return False
 
@@ -135,6 +136,8 @@ def _fields(head: str, separator: str) -> list[list[str]]:
 
 # --- decoding: bytes as text, piece by piece ---------------------------------------------------
 
+MARK = "\ufeff"
+"""At the beginning of a piece it is a letter like others, but polars takes the first one away."""
 MARKS = {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
@@ -214,7 +217,7 @@ the minus strand. It is missing where the other values of the column are numbers
 MISSING = [*NEVER, *CODES]
 TEXTUAL: tuple[Any, ...] = (pl.String, pl.Categorical, pl.Enum)
 """Types of text."""
-COMMA = r"^((?:<=|>=|<|>|≤|≥)?\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?)$"
+COMMA = r"^((?:<=|>=|<|>|≤|≥)?\s*[+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?)$"
 """A number with a decimal comma, or a bound."""
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -429,7 +432,7 @@ class TextTable:
                     raise _ragged(self, line + rows.line_num, len(row))
         except csv.Error as error:
             where = f"line {line + rows.line_num} of {self.path}"
-            raise TableError(f"{where} cannot be read: {error}.") from None
+            raise TableError(f"{where} cannot be read: {first_line(error)}.") from None
 
     # --- cells as text ---------------------------------------------------------------------------
 
@@ -448,7 +451,7 @@ class TextTable:
             return whole.select(pl.all().replace("", None))
         try:
             found = pl.read_csv(
-                io.BytesIO(piece.encode()),
+                io.BytesIO((MARK if piece[:1] == MARK else "").encode() + piece.encode()),
                 has_header=False,
                 schema=schema,
                 separator=separator,
@@ -739,5 +742,6 @@ def _ragged(table: TextTable, line: int, fields: int) -> TableError:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error, without a full stop."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    """Return the first line of an error as people can read it, without a full stop."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return escaped(line, 300)

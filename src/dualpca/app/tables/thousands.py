@@ -18,17 +18,20 @@ SIGNS = {",": ",", ".": ".", " ": " \u00a0\u2009\u202f", "'": "'’"}
 """What may separate thousands: a sign, and how it is written."""
 NAMED = {"space": " ", "comma": ",", "point": ".", "apostrophe": "'"}
 BOUNDED = r"^(?:<=|>=|[<>≤≥])\s*"
-ALONE = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")
+ALONE = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")
 """A number of which the sign may separate thousands or decimals."""
-SHORT = re.compile(r"[+-]?\d{1,3}")
+SHORT = re.compile(r"[+-]?[0-9]{1,3}")
 """A whole number without thousands."""
 
 
 @cache
 def pattern(sign: str, decimal: str) -> str:
     """Return a pattern of numbers with thousands separated by a sign."""
-    signs, end = f"[{re.escape(SIGNS[sign])}]", rf"(?:{re.escape(decimal)}\d+)?(?:[eE][+-]?\d+)?"
-    return rf"^((?:<=|>=|[<>≤≥])?\s*[+-]?)([1-9]\d{{0,2}}(?:{signs}\d{{3}})+)({end})$"
+    signs, end = (
+        f"[{re.escape(SIGNS[sign])}]",
+        rf"(?:{re.escape(decimal)}[0-9]+)?(?:[eE][+-]?[0-9]+)?",
+    )
+    return rf"^((?:<=|>=|[<>≤≥])?\s*[+-]?)([1-9][0-9]{{0,2}}(?:{signs}[0-9]{{3}})+)({end})$"
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Grouping:
             return
         self.long |= bool((values.abs() >= 1000).any())
         rest = text.filter(values.is_null() & text.is_not_null())
-        plain = rf"[+-]?\d*(?:{re.escape(self.decimal)}\d+)?$"
+        plain = rf"[+-]?[0-9]*(?:{re.escape(self.decimal)}[0-9]+)?$"
         rest = rest.filter(~rest.str.contains(BOUNDED + plain))
         if rest.is_empty():
             return
@@ -103,7 +106,7 @@ def grouped(number: str, sign: str, decimal: str) -> str:
     >>> grouped("1234567.25", ",", "."), grouped("-999,5", ".", ","), grouped("1e6", ",", ".")
     ('1,234,567.25', '-999,5', '1e6')
     """
-    found = re.fullmatch(rf"([+-]?)(\d{{4,}})((?:{re.escape(decimal)}\d+)?)", number)
+    found = re.fullmatch(rf"([+-]?)([0-9]{{4,}})((?:{re.escape(decimal)}[0-9]+)?)", number)
     return number if found is None else f"{found[1]}{int(found[2]):,}".replace(",", sign) + found[3]
 
 
@@ -156,7 +159,7 @@ def votes(columns: Iterable[Sequence[str]], separator: str) -> set[str]:
 
 def _is_sure(cells: Sequence[str], decimal: str, separator: str) -> bool:
     """Return True if a sign marks decimals in numbers, and nothing else can."""
-    plain = re.compile(rf"[+-]?\d*(?:{re.escape(decimal)}\d+)?(?:[eE][+-]?\d+)?")
+    plain = re.compile(rf"[+-]?[0-9]*(?:{re.escape(decimal)}[0-9]+)?(?:[eE][+-]?[0-9]+)?")
     odd = [cell for cell in cells if not plain.fullmatch(cell)]
     for sign in SIGNS:
         form = re.compile(pattern(sign, decimal)) if sign != decimal else plain
