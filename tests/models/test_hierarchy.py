@@ -101,7 +101,11 @@ def test_responsibilities_are_shared_out_from_the_root_on(overlapping):
             assert_close(R[:, list(node.children)].sum(axis=1), R[:, node.index], "exact")
             total = sum(model.nodes_[i].weight for i in node.children)
             assert_close(total, node.weight, "exact")
-    assert_close(model.predict_proba(X), R[:, model.leaves_], "exact")
+    fixed = model.predict_proba(X, parameters="fixed")
+    assert_close(fixed, R[:, model.leaves_], "exact")
+    unsure = model.predict_proba(X, parameters="estimated")
+    assert_close(unsure.sum(axis=1), np.ones(len(X)), "exact")
+    assert np.all(unsure.max(axis=1) < fixed.max(axis=1) + 1e-12)
     assert np.array_equal(model.predict(X), model.leaves_[R[:, model.leaves_].argmax(axis=1)])
 
 
@@ -123,8 +127,9 @@ def test_maps_are_posterior_means_of_every_node(overlapping):
         M = W.T @ W + s2 * np.eye(1)
         z = (X - node.mean) @ W @ np.linalg.inv(M)
         assert_close(blocks[:, [node.index]], z, "vector", scale=10.0)
-        mean, C = model.posterior(X, node.index)
+        mean, C = model.posterior(X, node.index, parameters="fixed")
         assert_close(mean, z, "vector", scale=10.0)
+        assert np.all(model.posterior(X, node.index, parameters="estimated")[1] > C)
         assert_close(C[0], s2 * np.linalg.inv(M), "vector", scale=10.0)
 
 
@@ -143,7 +148,9 @@ def test_one_level_is_a_mixture_of_ppca():
     X, _ = planted(0, n=30)
     model, mixture = HierarchicalPPCA(6, 2, **TIGHT).fit(X), MixturePPCA(6, 2, **TIGHT).fit(X)
     assert_close(model.loglikelihood_, mixture.loglikelihood_, "em")
-    assert_close(model.predict_proba(X), mixture.predict_proba(X, parameters="fixed"), "em")
+    for parameters in ("fixed", "estimated"):
+        found, wanted = (m.predict_proba(X, parameters=parameters) for m in (model, mixture))
+        assert_close(found, wanted, "em")
 
 
 def test_with_a_kernel_it_is_the_tree_of_kernel_pca_coordinates():

@@ -321,12 +321,16 @@ class HierarchicalPPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return self._working.responsibilities(X)
 
     @on_rows("_n_leaves")
-    def predict_proba(self, X: Array) -> Array:
+    def predict_proba(self, X: Array, *, parameters: str = "auto") -> Array:
         """Return how much every row belongs to every leaf; columns are in the order of `leaves_`.
 
         Parameters
         ----------
         X : array of shape (n, d)
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'estimated': probabilities count that the parameters are estimates, which makes them
+            less sure. 'fixed': they take them as known. 'auto': as estimates, unless there are so
+            many rows that it does not show.
 
         Returns
         -------
@@ -340,7 +344,14 @@ class HierarchicalPPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         >>> HierarchicalPPCA([2, 2]).fit(X).predict_proba(X).shape
         (150, 4)
         """
-        return backend.take(self._working.responsibilities(X), self.leaves_, axis=1)
+        model = self._working
+        all_nodes = model.probabilities if self._estimated(parameters) else model.responsibilities
+        return backend.take(all_nodes(X), self.leaves_, axis=1)
+
+    def _estimated(self, parameters: str) -> bool:
+        """Return True if answers are to count that the parameters are estimates."""
+        _checks.check_choice("parameters", parameters, _checks.ESTIMATED)
+        return parameters == "estimated" or (parameters == "auto" and self._working.matter)
 
     @on_rows(cast=False, dtype=np.int64)
     def predict(self, X: Array) -> Array:
@@ -393,7 +404,9 @@ class HierarchicalPPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         return self._working.coordinates(X)
 
     @on_rows()
-    def posterior(self, X: Array, node: int = 0) -> tuple[Array, Array]:
+    def posterior(
+        self, X: Array, node: int = 0, *, parameters: str = "auto"
+    ) -> tuple[Array, Array]:
         """Return mean and covariance of the latents on the map of one node.
 
         Parameters
@@ -401,6 +414,8 @@ class HierarchicalPPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         X : array of shape (n, d)
         node : int, default=0
             Its number; 0 is the root.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            Whether covariances count that the parameters are estimates, as in `predict_proba`.
 
         Returns
         -------
@@ -419,8 +434,9 @@ class HierarchicalPPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         _checks.check_number("node", node, 0, integer=True)
         if node >= self.n_nodes_:
             raise ValueError(expected("node", f"below {self.n_nodes_}", node))
-        found = self._working.posterior(X, int(node))
-        return found.mean, found.covariance
+        estimated, model = self._estimated(parameters), self._working
+        found: tuple[Array, Array] = model.posterior(X, int(node), estimated=estimated)
+        return found
 
     @on_rows(cast=False)
     def score_samples(self, X: Array) -> Array:

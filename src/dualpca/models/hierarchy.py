@@ -25,7 +25,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from dualpca.arrays import Array, backend, cached_property
 from dualpca.data import Host, InMemoryTable, Table, in_memory
 from dualpca.errors import CollapseWarning, DegenerateError, expected, warn
-from dualpca.gaussian import Latents, is_count
+from dualpca.gaussian import is_count
 from dualpca.models.clusters import Labels
 from dualpca.models.driver import History
 from dualpca.models.emissions import Emissions
@@ -254,11 +254,22 @@ class HierarchyModel:
         """
         return self.shared(self.points(rows))
 
-    def shared(self, points: Array) -> Array:
+    @property
+    def matter(self) -> bool:
+        """True if errors of parameters add something that shows to answers about any node."""
+        return any(one.matter for one in self.families)
+
+    def probabilities(self, rows: Array) -> Array:
+        """Return R_ni, (n, N), averaged in every family over what its parameters may be."""
+        return self.shared(self.points(rows), estimated=True)
+
+    def shared(self, points: Array, *, estimated: bool = False) -> Array:
         """Return R_ni of points, (n, N)."""
         xp, found = backend.namespace(points), list[Array]()
         for f, family in enumerate(self.families):
-            own = family.working.responsibilities(points)
+            unsure = estimated and family.matter
+            one = family.probabilities if unsure else family.working.responsibilities
+            own = one(points)
             if f:
                 own = own * found[int(self.parents[f])][:, None]
             found += [own[:, k] for k in range(int(own.shape[1]))]
@@ -268,10 +279,10 @@ class HierarchyModel:
         """Return ln p of what each row observed, under the mixture of the leaves, (n,)."""
         return self.mixture.log_density(self.points(rows))
 
-    def posterior(self, rows: Array, node: int) -> Latents:
-        """Return the posterior of the latents on the map of one node."""
+    def posterior(self, rows: Array, node: int, *, estimated: bool = False) -> tuple[Array, Array]:
+        """Return mean and covariance of the latents on the map of one node."""
         f, k = self.places[node]
-        return self.families[f].working.emissions.posterior(self.points(rows), k)
+        return self.families[f].posterior(self.points(rows), k, estimated=estimated)
 
     def coordinates(self, rows: Array) -> Array:
         """Return E[z | x, i] on the maps of all nodes side by side, (n, Σq_i)."""

@@ -339,8 +339,6 @@ class MixtureLens(Lens):
 class TreeLens(MixtureLens):
     """Trees of maps: every node has a latent space of its own; rows are sorted into leaves."""
 
-    known: ClassVar[dict[str, Any]] = {}
-
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         self._refuse("error", "does not reconstruct rows; MixturePPCA does")
