@@ -391,7 +391,8 @@ def _check_levels(column: pl.Series, known: Sequence[str], label: Label | None =
             where = f" (the first in {label(first)})"
         raise TableError(
             f"column {shown_name(column.name)} has values that the model has not seen: "
-            f"{_some(new)}{where}; it knows {_some(known)}. Drop these rows, fit a model to rows that have them, or "
+            f"{_some(new)}{where}; it knows {_some(known)}. Drop these rows, "
+            "fit a model to rows that have them, or "
             f"treat them as missing with --na {quoted(','.join(new[:3]))}."
         )
 

@@ -644,8 +644,8 @@ def _check_finite(name: str, one: Figures | Words | Refused, label: Callable[[in
 def infinity(name: str, row: str) -> str:
     """Return what to do about an infinite entry."""
     return (
-        f"column {shown_name(name)} has an infinite value in {row}, but models need finite numbers. "
-        "Correct it, or treat it as missing with --na inf,-inf."
+        f"column {shown_name(name)} has an infinite value in {row}, but models need finite "
+        "numbers. Correct it, or treat it as missing with --na inf,-inf."
     )
 
 
@@ -663,8 +663,8 @@ def _left_notes(
     notes = []
     for name in identifier:
         notes.append(
-            f"column {shown_name(name)} identifies rows ({_why(found.columns[name])}) and is not part "
-            f"of the model (--columns chooses columns)."
+            f"column {shown_name(name)} identifies rows ({_why(found.columns[name])}) and is not "
+            f"part of the model (--columns chooses columns)."
         )
     others = [
         f"{shown_name(name)} ({_why(found.columns[name])})"
@@ -761,8 +761,8 @@ def _alike(name: str, counts: dict[str, int]) -> list[str]:
     for level in sorted(counts) if len(counts) <= MOST_LEVELS else ():
         groups.setdefault(" ".join(level.casefold().split()), []).append(level)
     return [
-        f"column {shown_name(name)} has {' and '.join(map(shown, same))} as different values: correct "
-        "them if they mean the same."
+        f"column {shown_name(name)} has {' and '.join(map(shown, same))} as different values: "
+        "correct them if they mean the same."
         for same in groups.values()
         if len(same) > 1
     ]
