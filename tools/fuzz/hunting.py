@@ -102,9 +102,8 @@ class Hunt:
 
 def stored(target):
     """Return the origins that are kept for a target."""
-    if not KEPT.exists():
-        return []
-    return [Origin(name, tuple(seeds)) for name, seeds in json.loads(KEPT.read_text())[target]]
+    found = json.loads(KEPT.read_text()).get(target, []) if KEPT.exists() else []
+    return [Origin(name, tuple(seeds)) for name, seeds in found]
 
 
 def worth_keeping(hunt, most=24):

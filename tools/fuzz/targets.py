@@ -263,7 +263,7 @@ def _read_twice(path):
 
 def _is_odd(words):
     """Return True for words of an error that nobody would want to read."""
-    return words is not None and (len(words) > 2000 or not words.replace("\n", " ").isprintable())
+    return words is not None and (len(words) > 6000 or not words.replace("\n", " ").isprintable())
 
 
 def _refused(call):

@@ -28,8 +28,8 @@ Levels = Mapping[str, Sequence[str]]
 
 MANY = 50
 """Number of values above which --one-hot is not suggested."""
-LONGEST = 40
-"""Characters of a cell that messages show."""
+LONGEST, LONGEST_NAME = 40, 200
+"""Characters of a cell, and of a column's name, that messages show."""
 DATES = "dates or times"
 """What columns are said to hold that have dates as dates, or as text."""
 DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?|\d{1,2}:\d{2}(:\d{2})?")
@@ -70,6 +70,11 @@ def shown(cell: Any) -> str:
     """
     text = str(cell)
     return repr(text if len(text) <= LONGEST else text[:LONGEST] + "…")
+
+
+def shown_name(name: str) -> str:
+    """Return the name of a column in quotes for a message, shortened if it is very long."""
+    return repr(name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…")
 
 
 def numbers(
@@ -148,11 +153,12 @@ class Refused(NamedTuple):
 
 def refusal(refused: Sequence[Refused]) -> str:
     """Return what is wrong with columns, and the options that help."""
-    short = (one.name if len(one.name) <= LONGEST else one.name[:LONGEST] + "*" for one in refused)
+    most = LONGEST_NAME
+    short = (one.name if len(one.name) <= most else one.name[:most] + "*" for one in refused)
     exclude = " ".join(
         f"--exclude {quoted(name)}" for name, _ in zip(short, range(10), strict=False)
     )
-    hot = [one.name for one in refused if one.one_hot and len(one.name) <= LONGEST]
+    hot = [one.name for one in refused if one.one_hot and len(one.name) <= most]
     stray = [one.stray for one in refused if one.stray is not None and len(one.stray) <= LONGEST]
     advice = f", or use --one-hot {quoted(hot[0])} for one column per value" if hot else ""
     if stray:
@@ -162,11 +168,11 @@ def refusal(refused: Sequence[Refused]) -> str:
     if len(refused) == 1:
         name, what, example, *_ = refused[0]
         return (
-            f"column {shown(name)} holds {what} (such as {example}), but models need numbers. "
+            f"column {shown_name(name)} holds {what} (such as {example}), but models need numbers. "
             f"Leave it out with {exclude}{advice}."
         )
     each = ", ".join(
-        f"{shown(one.name)} ({one.what}, such as {one.example})" for one in refused[:10]
+        f"{shown_name(one.name)} ({one.what}, such as {one.example})" for one in refused[:10]
     )
     more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
     return (
@@ -182,8 +188,8 @@ def misfit(refused: Sequence[Refused]) -> str:
     code = quoted(example.strip("'"))
     remedy = "" if what == DATES else f", or treat an entry as missing with --na {code}"
     return (
-        f"column {shown(name)} of the model holds {what} in this table (such as {example}), but "
-        f"the model needs numbers there{more}. Correct the table{remedy}."
+        f"column {shown_name(name)} of the model holds {what} in this table (such as {example}), "
+        f"but the model needs numbers there{more}. Correct the table{remedy}."
     )
 
 
@@ -384,8 +390,9 @@ def _check_levels(column: pl.Series, known: Sequence[str], label: Label | None =
             first = int((text == new[0]).fill_null(False).arg_true()[0])
             where = f" (the first in {label(first)})"
         raise TableError(
-            f"column {column.name!r} has values that the model has not seen: {_some(new)}{where}; "
-            f"it knows {_some(known)}. Drop these rows, fit a model to rows that have them, or "
+            f"column {shown_name(column.name)} has values that the model has not seen: "
+            f"{_some(new)}{where}; it knows {_some(known)}. Drop these rows, "
+            "fit a model to rows that have them, or "
             f"treat them as missing with --na {quoted(','.join(new[:3]))}."
         )
 

@@ -27,6 +27,7 @@ from dualpca.app.tables.columns import (
     refusal,
     refused_text,
     shown,
+    shown_name,
     texts,
 )
 from dualpca.app.tables.text import CODES, TEXTUAL, USUAL, Codes, Counts, TableError, tally
@@ -472,7 +473,7 @@ def choose(
                 if name in given and given[name].levels:
                     made.levels[name] = _ordered(name, made.levels[name], given[name].levels)
             elif isinstance(one, Words) and one.bounds:
-                bounds.append(f"{one.bounds} in {name!r}")
+                bounds.append(f"{one.bounds} in {shown_name(name)}")
                 made.bounded.append(name)
     made.notes.extend(_left_notes(found, ids, [rows] if rows in ids else [], left))
     made.notes.extend(_time_notes(time))
@@ -643,8 +644,8 @@ def _check_finite(name: str, one: Figures | Words | Refused, label: Callable[[in
 def infinity(name: str, row: str) -> str:
     """Return what to do about an infinite entry."""
     return (
-        f"column {name!r} has an infinite value in {row}, but models need finite numbers. Correct "
-        "it, or treat it as missing with --na inf,-inf."
+        f"column {shown_name(name)} has an infinite value in {row}, but models need finite "
+        "numbers. Correct it, or treat it as missing with --na inf,-inf."
     )
 
 
@@ -662,10 +663,14 @@ def _left_notes(
     notes = []
     for name in identifier:
         notes.append(
-            f"column {name!r} identifies rows ({_why(found.columns[name])}) and is not part of the "
-            f"model (--columns chooses columns)."
+            f"column {shown_name(name)} identifies rows ({_why(found.columns[name])}) and is not "
+            f"part of the model (--columns chooses columns)."
         )
-    others = [f"{name!r} ({_why(found.columns[name])})" for name in ids if name not in identifier]
+    others = [
+        f"{shown_name(name)} ({_why(found.columns[name])})"
+        for name in ids
+        if name not in identifier
+    ]
     if others:
         notes.append(f"left out because they look like identifiers: {_listed(others)}.")
     words = {
@@ -677,7 +682,7 @@ def _left_notes(
         "(--columns chooses columns)",
     }
     for reason, names in left.items():
-        told = [repr(name) + _only_text(found.columns[name], reason) for name in names]
+        told = [shown_name(name) + _only_text(found.columns[name], reason) for name in names]
         if names:
             notes.append(f"{words[reason]}: {_listed(told)}.")
     return notes
@@ -698,7 +703,7 @@ def _constant_notes(found: Profile, names: Sequence[str]) -> list[str]:
         bounded = isinstance(one, Words) and one.bounds
         value = figures.single if isinstance(figures, Figures) and not bounded else None
         if value is not None:
-            same.append(f"{name!r} ({value:.12g})")
+            same.append(f"{shown_name(name)} ({value:.12g})")
     if not same or len(same) == len(names):  # where no column varies, the fit says so
         return []
     they = "it stays" if len(same) == 1 else "they stay"
@@ -730,12 +735,13 @@ def _level_notes(made: Choices, one_hot: Sequence[str]) -> list[str]:
             name: next(k for k in known if k != made.dropped[name]) for name, known in two.items()
         }
         each = [
-            f"{name!r} (1 is {shown(kept[name])}, 0 {shown(made.dropped[name])})" for name in two
+            f"{shown_name(name)} (1 is {shown(kept[name])}, 0 {shown(made.dropped[name])})"
+            for name in two
         ]
         notes.append(f"text of two values becomes 0 and 1: {_listed(each)}.")
     if more:
         each = [
-            f"{name!r} ({len(known)} values; all 0 is the most frequent, "
+            f"{shown_name(name)} ({len(known)} values; all 0 is the most frequent, "
             f"{shown(made.dropped[name])})"
             for name, known in more.items()
         ]
@@ -755,8 +761,8 @@ def _alike(name: str, counts: dict[str, int]) -> list[str]:
     for level in sorted(counts) if len(counts) <= MOST_LEVELS else ():
         groups.setdefault(" ".join(level.casefold().split()), []).append(level)
     return [
-        f"column {name!r} has {' and '.join(map(shown, same))} as different values: correct them "
-        "if they mean the same."
+        f"column {shown_name(name)} has {' and '.join(map(shown, same))} as different values: "
+        "correct them if they mean the same."
         for same in groups.values()
         if len(same) > 1
     ]
@@ -795,7 +801,9 @@ def _code_notes(found: Profile, names: Sequence[str]) -> list[str]:
             continue
         for code in figures.suspects():
             among = f"{figures.low:g} to {figures.high:g}"
-            far.setdefault(code, []).append(f"{figures.codes[code]} in {name!r} ({among})")
+            far.setdefault(code, []).append(
+                f"{figures.codes[code]} in {shown_name(name)} ({among})"
+            )
     return code_notes(missing, kept) + [
         f"{code:g} is far from the other values: {_listed(each, MOST_NAMED)}. If it means missing, "
         f"say --na={code:g}."
@@ -810,7 +818,7 @@ def _lost_notes(found: Profile, names: Sequence[str]) -> list[str]:
         one = found.columns[name]
         figures = one.figures if isinstance(one, Words) else one
         if isinstance(figures, Figures) and figures.lost is not None:
-            lost.append(f"{name!r} ({figures.lost})")
+            lost.append(f"{shown_name(name)} ({figures.lost})")
     what = "whole numbers beyond 2^53 lose their last digits in a model"
     remedy = "Leave out with --exclude what are names, not amounts"
     return [f"{what}: {_listed(lost)}. {remedy}."] if lost else []
@@ -860,7 +868,7 @@ def code_notes(missing: Counts, kept: Counts, advice: bool = True) -> list[str]:
 
 
 def _places(counts: Mapping[str, int]) -> str:
-    return _listed([f"{n} in {name!r}" for name, n in counts.items()], MOST_NAMED)
+    return _listed([f"{n} in {shown_name(name)}" for name, n in counts.items()], MOST_NAMED)
 
 
 def na_option(code: str) -> str:

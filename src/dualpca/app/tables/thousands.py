@@ -27,10 +27,8 @@ SHORT = re.compile(r"[+-]?[0-9]{1,3}")
 @cache
 def pattern(sign: str, decimal: str) -> str:
     """Return a pattern of numbers with thousands separated by a sign."""
-    signs, end = (
-        f"[{re.escape(SIGNS[sign])}]",
-        rf"(?:{re.escape(decimal)}[0-9]+)?(?:[eE][+-]?[0-9]+)?",
-    )
+    signs = f"[{re.escape(SIGNS[sign])}]"
+    end = rf"(?:{re.escape(decimal)}[0-9]+)?(?:[eE][+-]?[0-9]+)?"
     return rf"^((?:<=|>=|[<>≤≥])?\s*[+-]?)([1-9][0-9]{{0,2}}(?:{signs}[0-9]{{3}})+)({end})$"
 
 
