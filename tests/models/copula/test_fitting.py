@@ -55,7 +55,7 @@ def test_slope_is_that_of_the_evidence(noise):
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
 @pytest.mark.parametrize("q", [1, 2, 3])
 def test_turns_are_the_directions_in_which_the_latents_are_rotated(q, noise):
-    """Orthonormal, as many as rotations have angles, and the evidence does not change along them."""
+    """Orthonormal, as many as rotations have angles; the evidence does not change along them."""
     truth = law(q, 6, (3,))
     rows, _, _ = rows_of(truth, 40)
     fit = CopulaFit(rows, (truth.frequencies,), q, noise, tol=1e-10)
