@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from dualpca import PCA, PPCA, BayesianPCA, KernelPCA, MixturePPCA
+from dualpca import (
+    PCA,
+    PPCA,
+    Batches,
+    BayesianPCA,
+    KernelPCA,
+    MixturePPCA,
+    ProbabilisticKernelPCA,
+)
 from dualpca.gaussian.rules import given_noise, maximum_likelihood
+from dualpca.kernels import RBF
 from dualpca.operators.primal import Primal
+from dualpca.preimages import FixedPoint, Span
 from dualpca.solvers import solve
 from tests.bad_input_cases import ATTRIBUTES, BOTH, assert_same_fit, table
 from tests.spectra import geometric, make_case
@@ -202,6 +212,57 @@ def test_columns_of_very_different_scales_are_an_error_or_finite(estimator):
         assert_close(model.explained_variance_ratio_[0], 1.0, "residual")
 
 
+# --- arrays beside the table ----------------------------------------------------------
+
+SPAN = Span(table(), RBF(gamma=0.1), np.eye(20)[:, :2], np.zeros(20))
+VALUES = RBF(gamma=0.1)(table(4), SPAN.points)
+
+
+def begun(B):
+    return ProbabilisticKernelPCA(2, gamma=0.1, method="em", init=B, max_iter=1).fit(table())
+
+
+BESIDE = {
+    "coordinates to start from": (table(20, 2, 1), begun),
+    "loadings to start from": (
+        table(5, 2, 1),
+        lambda W: PPCA(2, method="em", init=(W, 1.0), max_iter=1).fit(table()),
+    ),
+    "latent coordinates": (table(4, 2), lambda Y: FixedPoint().find(SPAN, Y)),
+    "kernel values": (VALUES, lambda K: FixedPoint().find_values(SPAN, K)),
+    "start of latents": (table(4), lambda X: FixedPoint().find(SPAN, table(4, 2), X)),
+    "start of values": (table(4), lambda X: FixedPoint().find_values(SPAN, VALUES, X)),
+}
+"""Arrays that are given beside rows, with a call that accepts each."""
+
+ANY_ROWS = {"latent coordinates", "kernel values"}
+SPOILT = {
+    **{
+        str(v): lambda A, v=v: np.where(np.arange(A.size).reshape(A.shape) == 1, v, A)
+        for v in (np.nan, np.inf, -np.inf)
+    },
+    "a row more": lambda A: np.vstack([A, A[:1]]),
+    "a row less": lambda A: A[:-1],
+    "a column more": lambda A: np.hstack([A, A[:, :1]]),
+    "a column less": lambda A: A[:, :-1],
+    "one dimension": lambda A: A[0],
+    "three dimensions": lambda A: A[None],
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("name", BESIDE)
+def test_one_wrong_entry_or_size_of_an_array_beside_the_table_is_refused(name, how):
+    given, call = BESIDE[name]
+    call(given)
+    if how in ("a row more", "a row less") and name in ANY_ROWS:
+        call(SPOILT[how](given))
+    else:
+        with pytest.raises(ValueError, match=r"must be|expected|shape|finite"):
+            call(SPOILT[how](given))
+
+
 # --- n_components and noise_variance --------------------------------------------------
 
 
@@ -220,6 +281,32 @@ def test_more_components_than_the_table_has_is_an_error(estimator, size):
     with pytest.raises(ValueError, match="n_components") as caught:
         estimator(n_components=6).fit(table(*size))
     assert "6" in str(caught.value) and "5" in str(caught.value)
+
+
+def in_chunks(model, X):
+    return model.partial_fit(X[:12]).partial_fit(X[12:])
+
+
+WAYS = {
+    "weights": lambda model, X: model.fit(X, sample_weight=np.ones(20)),
+    "chunks": lambda model, X: model.fit(Batches([X[:12], X[12:]])),
+    "a stream": in_chunks,
+}
+
+
+@pytest.mark.parametrize("estimator", [PCA, PPCA])
+@pytest.mark.parametrize("q", [-1, 6, 1.5, "nonsense", [2], float("nan"), True])
+@pytest.mark.parametrize("way", WAYS)
+def test_impossible_n_components_is_a_clear_error_however_rows_come(way, q, estimator):
+    with pytest.raises((ValueError, TypeError), match="n_components"):
+        _ = WAYS[way](estimator(n_components=q), table()).components_
+
+
+@pytest.mark.parametrize("estimator", [PCA, PPCA])
+@pytest.mark.parametrize("rule", ["cv", "cv-rows", "cv-entries"])
+def test_a_stream_refuses_rules_that_need_its_rows(rule, estimator):
+    with pytest.raises(ValueError, match="needs dense rows, and partial_fit keeps none"):
+        _ = in_chunks(estimator(n_components=rule), table()).components_
 
 
 @BOTH

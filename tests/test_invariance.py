@@ -1,18 +1,23 @@
 """What must not matter does not: rotation, origin, units, order, multiplicity, chunks, memory."""
 
+from functools import cache
+from inspect import signature
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from dualpca import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA
+from dualpca import PCA, PPCA, BayesianPCA, FactorAnalysis, MixturePPCA, RobustPPCA
 from dualpca.kernels import RBF
 from dualpca.operators.dual import Dual
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from dualpca.solvers.base import SOLVERS
 from tests import oracles
+from tests.conftest import rest_slow
 from tests.spectra import basis, cases, geometric, harmonic, make_case
 from tests.tolerances import assert_close, assert_log_density
 
@@ -39,6 +44,83 @@ def assert_same_model(a, b, X, what="covariance", dtype=np.float64):
 
 
 # --- space ----------------------------------------------------------------------------
+
+ANSWERS = {
+    # answer to the powers of the unit in what it returns, and whether the first moves with X
+    "transform": ("transform", {}, (0,), False),
+    "posterior": ("posterior", {}, (0, 0), False),
+    "posterior, fixed": ("posterior", {"parameters": "fixed"}, (0, 0), False),
+    "posterior, estimated": ("posterior", {"parameters": "estimated"}, (0, 0), False),
+    "reconstruct": ("reconstruct", {"return_std": True, "parameters": "fixed"}, (1, 1), True),
+    "reconstruct, estimated": (
+        "reconstruct",
+        {"return_std": True, "parameters": "estimated"},
+        (1, 1),
+        True,
+    ),
+    "impute": ("impute", {"return_std": True, "parameters": "fixed"}, (1, 1), True),
+    "impute, bootstrap": ("impute", {"return_std": True, "parameters": "bootstrap"}, (1, 1), True),
+}
+SHIFT = 1e2 * np.random.default_rng(1).normal(size=6)
+ANSWERING = {
+    "PCA": (PCA(2), 0.0),
+    "PPCA": (PPCA(2), 0.0),
+    "PPCA, missing": (PPCA(2, tol=1e-10, max_iter=5000), 0.15),
+    "FactorAnalysis": (FactorAnalysis(2, tol=1e-10, max_iter=5000), 0.0),
+    "FactorAnalysis, missing": (FactorAnalysis(2, tol=1e-10, max_iter=5000), 0.15),
+    "BayesianPCA": (BayesianPCA(2), 0.0),
+    "BayesianPCA, missing": (BayesianPCA(2, tol=1e-10, max_iter=5000), 0.15),
+    "RobustPPCA, missing": (RobustPPCA(2, tol=1e-10, max_iter=5000), 0.15),
+}
+
+
+@cache
+def rows_and_fit(name, unit):
+    """Return rows moved and in another unit, and a fit to them."""
+    estimator, share = ANSWERING[name]
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2)) @ rng.uniform(-2, 2, (2, 6)) + rng.uniform(
+        0.7, 1.3, 6
+    ) * rng.normal(size=(120, 6))
+    X[rng.random(X.shape) < share] = np.nan
+    X = X if unit == 1 else (X + SHIFT) * unit
+    return X, clone(estimator).fit(X)
+
+
+def accepts(estimator, method, options):
+    """Return True if an estimator has a method with such options."""
+    call = getattr(estimator, method, None)
+    return call is not None and set(options) <= set(signature(call).parameters)
+
+
+@pytest.mark.parametrize("unit", [1e-4, rest_slow([1e3], [])[0]])
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        (name, answer)
+        for name, (estimator, _) in ANSWERING.items()
+        for answer, (method, options, *_) in ANSWERS.items()
+        if accepts(estimator, method, options)
+    ],
+)
+def test_answers_follow_the_origin_and_the_unit_of_the_rows(name, answer, unit):
+    """What is published of a row in other units is the same in these units, deviations included."""
+    method, options, powers, moves = ANSWERS[answer]
+    (X, model), (moved_rows, moved) = rows_and_fit(name, 1), rows_and_fit(name, unit)
+    if name == "PCA":
+        powers = (1,)  # coordinates, not latents
+    expected, found = (
+        getattr(model, method)(X, **options),
+        getattr(moved, method)(moved_rows, **options),
+    )
+    one = not isinstance(expected, tuple)
+    expected, found = ([expected], [found]) if one else (list(expected), list(found))
+    if moves:
+        expected[0] = expected[0] + SHIFT
+    assert len(found) == len(powers)
+    for before, after, power in zip(expected, found, powers, strict=True):
+        scale = np.abs(before).max()
+        np.testing.assert_allclose(after / unit**power, before, rtol=1e-4, atol=1e-5 * scale)
 
 
 @ESTIMATORS

@@ -20,8 +20,13 @@ def rows(n, d, offset=0.0, seed=0):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n,d", [(1, 1), (300, 5), (2048, 64), (2049, 65), (4500, 130)])
-def test_sums_are_those_of_float64(n, d, weighted):
+@pytest.mark.parametrize(
+    ("n", "d", "slices"),
+    [(1, 1, 1), (300, 5, 1), (2048, 64, 1), (2049, 65, 1), (4500, 130, 1), (4500, 5, 3)],
+)
+def test_sums_are_those_of_float64(n, d, slices, weighted, monkeypatch):
+    if slices > 1:
+        monkeypatch.setattr("dualpca.arrays.fused_scatter.SLICE_ENTRIES", 1)
     X = rows(n, d, offset=100.0)
     weights = torch.linspace(0.0, 2.0, n, dtype=torch.float64, device=DEVICE) if weighted else None
     shift = X[:64].double().mean(0).float().double()

@@ -41,6 +41,17 @@ def test_without_limits_the_machine_decides(groups: Path) -> None:
     assert memory.free() == 64 * GB
 
 
+def test_what_is_free_without_a_list_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that are free, as other systems count them; of Linux, which counts caches, no more."""
+    listed = memory._free_of_host()
+    monkeypatch.setattr(memory, "Path", lambda name: Path("/nowhere"))
+    pages = {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(memory.os, "sysconf", pages.__getitem__)
+    assert memory._free_of_host() == 4_096_000 < listed
+    monkeypatch.delattr(memory.os, "sysconf")  # Windows
+    assert memory._free_of_host() == memory.DEFAULT_FREE
+
+
 def test_version_2(groups: Path) -> None:
     (groups.parent / "own").write_text("0::/a/b\n")
     write(groups / "a/b", memory__max=8 * GB, memory__current=3 * GB)

@@ -9,6 +9,7 @@ from dualpca import Censored
 from dualpca.data.kinds import (
     TableKinds,
     cells_of,
+    column_cells,
     column_of,
     ends_of,
     guess,
@@ -287,3 +288,53 @@ def test_whole_columns_stay_whole_under_whole_shifts():
     for X in (pd.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [1, 2]})):
         assert "nt64" in str(shifted(column_of(X, 0), np.array([0, 3])).dtype)
         assert "loat64" in str(shifted(column_of(X, 0), np.array([0.0, 0.5])).dtype)
+
+
+NAN = float("nan")
+COLUMNS = {
+    "numbers": ([1.5, 2.0, 0.25], [1.5, 2.0, 0.25]),
+    "whole numbers": ([3, 1, 2], [3, 1, 2]),
+    "flags": ([True, False, True], [True, False, True]),
+    "numbers, None": ([1.5, None, 0.25], [1.5, None, 0.25]),
+    "numbers, NaN": ([1.5, NAN, 0.25], [1.5, None, 0.25]),
+    "flags, None": ([True, None, False], [True, None, False]),
+    "text": (["b", "a", "b"], ["b", "a", "b"]),
+    "text, None": (["b", None, "a"], ["b", None, "a"]),
+    "text, NaN": (["b", NAN, "a"], ["b", None, "a"]),
+    "nothing": ([None, None], [None, None]),
+    "bounds beside numbers": (["<5", 7, 8.5], ["<5", "7", "8.5"]),
+    "bounds beside NaN": (["<5", NAN, 8.5], ["<5", None, "8.5"]),
+}
+
+
+def held(values):
+    """Yield a column in all that may hold it."""
+    yield list(values)
+    yield np.array(values, dtype=object)
+    yield pd.Series(values, dtype=object)
+    if len({type(value) for value in values}) == 1:
+        yield np.array(values)
+        yield pd.Series(values)
+    if len({type(value) for value in values} - {type(None)}) == 1 and NAN not in values:
+        yield pl.Series(values)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_column_is_the_same_cells_whatever_holds_it(name):
+    values, expected = COLUMNS[name]
+    for column in held(values):
+        found = column_cells(column)
+        cells = (
+            found.numbers if found.numbers is not None else [found.levels[c] for c in found.codes]
+        )
+        shown = [None if gone else value for gone, value in zip(found.missing, cells, strict=True)]
+        assert shown == expected, type(column)
+        assert found.whole == (name == "whole numbers")
+        assert (found.sort == "boolean") == name.startswith("flags")
+
+
+@pytest.mark.parametrize("values", [["x", 1.0], ["x", True], [2, "x", None]])
+def test_numbers_beside_text_are_refused_whatever_holds_them(values):
+    for column in held(values):
+        with pytest.raises(TypeError, match="numbers stand beside text such as"):
+            column_cells(column)

@@ -1,5 +1,8 @@
 """data/table.py: one sum, whatever holds the rows."""
 
+from contextlib import contextmanager
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -64,3 +67,19 @@ def test_chunks_of_another_width_are_refused():
     table = Batches(lambda: iter([rows(5, 4), rows(5, 3)]))
     with pytest.raises(ValueError, match="4"):
         table.reduce(lambda block, weights=None: block.sum(), np.add)
+
+
+@pytest.mark.parametrize("rows_each", [1, 7, 49, 50, 51])
+def test_progress_is_shown_of_as_many_chunks_as_there_are(rows_each, monkeypatch):
+    """Of a table that is read by columns, the only one whose chunks are counted."""
+    shown = []
+
+    @contextmanager
+    def task(label, total):
+        yield partial(shown.append, (label, total))
+
+    monkeypatch.setattr("dualpca.data.table.task", task)
+    table = SlicedTable(rows(), rows_each)
+    table.label = "columns"
+    table.reduce(lambda part: float(part.sum()), float.__add__)
+    assert shown == [("columns", -(-50 // rows_each))] * len(shown) and len(shown) == shown[0][1]

@@ -3,13 +3,14 @@
 import inspect
 import json
 import pickle
+import re
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -559,3 +560,31 @@ def test_annotations_say_what_files_hold(cls):
     own = cls.__module__.startswith(("dualpca.kernels", "dualpca.preimages"))
     loose = [name for name, hint in fields.hints_of(cls).items() if hint is Any]
     assert own or set(loose) <= {"all_n", "loglikelihood"}  # scalars of either kind
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (int, "an integer"),
+        (float, "a finite number"),
+        (str | None, "str or None"),
+        (bool | Literal["auto", "median"], "bool or one of ['auto', 'median']"),
+        (Annotated[int, "> 0"], "an integer > 0"),
+        (Annotated[float, "or nan"] | None, "a number or nan or None"),
+        (Annotated[np.ndarray, "m d=p"], "an array (m, d=p) of finite numbers"),
+        (Annotated[np.ndarray, "n", ">= 0"], "an array (n) of finite numbers >= 0"),
+        (Annotated[np.ndarray, "n", "or nan"], "an array (n) of numbers or nan"),
+    ],
+)
+def test_annotations_in_words(hint, words):
+    assert fields.in_words(hint) == words
+
+
+@pytest.mark.parametrize("cls", TYPES.values(), ids=TYPES)
+def test_every_annotation_has_words(cls):
+    for name, hint in fields.hints_of(cls).items():
+        words = fields.in_words(hint)
+        assert words and not re.search(r"Annotated|Literal|Union|typing\.|<class|\[\]", words), (
+            name,
+            words,
+        )

@@ -527,6 +527,37 @@ def test_tails_are_smooth_through_the_mean(sets, tails):
         assert np.all(slopes < 0) and np.ptp(slopes) < 3 * steps + 1e-3 * abs(slopes.mean())
 
 
+LAWS = {
+    "F": (2.0, 5.0, 40.0),
+    "two sets": (0.9, 3.0, 60.0, 0.2, 4.0),
+    "two sets, few rows": (1.0, 1.0, 9.0, 1.0, 1.0),
+    "two sets, heavy tails": (0.9, 3.0, 60.0, 0.2, 4.0, 5.0),
+    "nothing measured": (1.0, 0.0, 40.0),
+    "nothing to judge by": (1.0, 3.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_law_falls_from_one_to_zero_through_its_limits(name):
+    numbers = LAWS[name]
+    law = Law(*(np.full(1, value) for value in numbers[:5]), *numbers[5:])
+
+    def p(x):
+        return float(law.pvalue(np.array([x]))[0])
+
+    levels = np.array([0.01, 0.1, 0.5, 0.9, 0.99, 0.9999])
+    limits = np.array([law.limit(level)[0] for level in levels])
+    assert p(0.0) == pytest.approx(1.0, abs=1e-3)
+    if not law.judges[0]:
+        assert np.all(limits == (0.0 if law.dfn[0] == 0 else np.inf)) and p(1e9) == 1.0
+        return
+    np.testing.assert_allclose([p(x) for x in limits], 1 - levels, rtol=1e-5, atol=1e-9)
+    assert np.all(np.diff(limits) > 0)
+    assert p(np.inf) == 0.0
+    for x in 10.0 ** np.arange(8, 300, 4):  # a sensor in other units, a code for 'none'
+        assert 0.0 <= p(x) < 1e-9
+
+
 @EVERY
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_every_library_gives_the_same(model, missing, backend):

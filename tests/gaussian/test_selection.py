@@ -22,6 +22,7 @@ from dualpca.models import selection as choosing
 from dualpca.models.copula.choosing import _is_enough
 from dualpca.models.incomplete import some_of
 from dualpca.models.selection import cross_validated, hidden_score, parallel_analysis, row_score
+from dualpca.operators.columns import ColumnGram, column_sums
 from dualpca.operators.primal import Primal
 from dualpca.solvers import solve
 from tests import oracles
@@ -207,6 +208,44 @@ def test_simulated_columns_in_tables_of_any_shape(n, d, q):
     X = np.random.default_rng(0).standard_normal((n, d))
     X += 3 * X[:, :1] * (q > 0)
     assert selection.simulated_horn(Primal(X, standardize=True)) == q
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(("n", "d", "by_columns"), [(60, 5, False), (8, 30, False), (9, 40, True)])
+def test_simulated_eigenvalues_are_those_of_tables_drawn_row_by_row(
+    n, d, by_columns, standardize, monkeypatch
+):
+    """Bartlett's triangles in place of rows: the means of eigenvalues of centred normal rows."""
+    X = np.random.default_rng(0).normal(size=(n, d)) * np.linspace(1.0, 2.0, d)
+    monkeypatch.setattr(selection, "INDEPENDENT_DRAWS", 2000)
+    monkeypatch.setattr(selection, "horn", lambda lam, draws, *about: (lam, draws, *about))
+    operator = Primal(X, standardize=standardize)
+    if by_columns:
+        table = SlicedTable(np.ascontiguousarray(X.T))
+        operator = ColumnGram(
+            table, column_sums(table, standardize=standardize), standardize=standardize
+        )
+    lam, independent, trace, most = selection.simulated_horn(operator)
+    squares = np.sum((X - X.mean(axis=0)) ** 2, axis=0)
+    squares = np.full(d, float(n)) if standardize else squares
+    k = min(n - 1, d)
+    assert most == k - 1 and trace == pytest.approx(squares.sum())
+    np.testing.assert_allclose(lam(2), solve(Primal(X, standardize=standardize), 2).values)
+
+    def drawn(rng):
+        Z = rng.normal(size=(n, d))
+        Z -= Z.mean(axis=0)
+        if by_columns:  # all columns alike, with the sum of squares of all
+            Z *= np.sqrt(squares.sum() / np.sum(Z**2))
+        else:
+            Z *= np.sqrt(squares / np.sum(Z**2, axis=0))
+        return np.linalg.svd(Z, compute_uv=False)[:k] ** 2
+
+    found = np.array(list(independent(k)))
+    rng = np.random.default_rng(1)
+    wanted = np.array([drawn(rng) for _ in range(2000)])
+    error = np.sqrt((found.var(axis=0) + wanted.var(axis=0)) / 2000)
+    assert np.all(np.abs(found.mean(axis=0) - wanted.mean(axis=0)) < 4 * error)
 
 
 @pytest.mark.filterwarnings("ignore::dualpca.errors.SkewWarning")  # of breast cancer

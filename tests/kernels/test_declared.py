@@ -84,6 +84,19 @@ def test_feature_maps_compose(kernel):
     assert_close(feature_map(kernel, X) @ feature_map(kernel, Y).T, kernel(X, Y), "vector")
 
 
+@pytest.mark.parametrize(
+    ("left", "right"), [(Linear(), Polynomial(2, 0.3, 1.0)), (Polynomial(3), Linear(on=[1]))]
+)
+def test_features_of_a_composed_kernel_are_those_of_its_parts(left, right):
+    """Coordinates in the space of features, which values of the kernel alone do not tell."""
+    parts = [feature_map(kernel, X) for kernel in (left, right)]
+    assert np.array_equal(feature_map(left + right, X), np.hstack(parts))
+    assert_close(feature_map(2.0 * left, X), np.sqrt(2.0) * parts[0], "vector")
+    assert np.array_equal(
+        feature_map(Scaled(1.0, left, on=[2, 0]), X), feature_map(left, X[:, [2, 0]])
+    )
+
+
 SPLIT = {
     "sum": 2.0 * RBF(length_scale=[1.0, 2.0, 0.5]) + Constant(0.3),
     "product": RBF(gamma=0.2, on=[1]) * Polynomial(2, 0.5, 1.0, on=[0, 2]),

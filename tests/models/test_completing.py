@@ -7,8 +7,9 @@ import pytest
 
 from dualpca import PPCA
 from dualpca.estimators._linear import drawn_parameters
+from dualpca.gaussian import Factors
 from dualpca.models import completing
-from dualpca.models.completing import Donors, bounds_of
+from dualpca.models.completing import Donors, bounds_of, kept_within, needs_refits
 from tests.estimators.imputer_cases import table
 
 pytestmark = pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
@@ -92,3 +93,49 @@ def test_draws_have_noise_that_estimation_did_not_absorb():
     for one, other in zip(drawn, plain, strict=True):
         np.testing.assert_allclose(one.psi, excess * other.psi)
         np.testing.assert_array_equal(one.W, other.W)
+
+
+@pytest.mark.parametrize("whole", [None, [], [0], [1, 3], [0, 1, 2, 3]], ids=str)
+@pytest.mark.parametrize("bounded", [False, True])
+def test_missing_entries_alone_are_kept_within_bounds_and_whole(whole, bounded, backend):
+    rng = np.random.default_rng(0)
+    filled, missing = 5 * rng.normal(size=(40, 4)), rng.random((40, 4)) < 0.4
+    ends = (
+        np.array([[-2.5, -np.inf, 0.2, -np.inf], [3.5, 1.7, np.inf, np.inf]]) if bounded else None
+    )
+    found = kept_within(
+        backend.asarray(filled),
+        backend.asarray(missing),
+        None if ends is None else ends.copy(),
+        None if whole is None else np.array(whole, dtype=int),
+    )
+    expected = filled.copy()
+    for i, j in zip(*np.nonzero(missing), strict=True):
+        low, high = (-np.inf, np.inf) if ends is None else ends[:, j]
+        if j in (whole or []):
+            expected[i, j], low, high = round(filled[i, j]), np.ceil(low), np.floor(high)
+        expected[i, j] = min(max(expected[i, j], low), high)
+    np.testing.assert_array_equal(backend.numpy(found), expected)
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_refits_are_needed_where_gaps_are_many_and_rows_are_enough_but_not_plenty(diagonal):
+    """As many entries as fifty free parameters ask for, and at least max(20, 2(q + 1)) rows."""
+    d, q = 4, 1
+    factors = Factors(np.ones((d, q)), np.zeros(d), np.ones(d))
+    numbers = d + (d + d * q if diagonal else 1 + d * q)
+
+    def asked(n, gap=True, empty_rows=0, empty_column=False):
+        X = np.zeros((n + empty_rows, d))
+        X[n:] = np.nan
+        X[0, 0] = np.nan if gap else 0.0
+        X[:, 1] = np.nan if empty_column else 0.0
+        X[n:] = np.nan
+        return needs_refits(factors, X, diagonal)
+
+    assert asked(100) and asked(20) and asked(20, empty_rows=7)
+    assert not asked(100, gap=False)
+    assert not asked(100, empty_column=True)
+    assert not asked(19) and not asked(19, empty_rows=7)
+    n = next(n for n in range(20, 10**4) if d * n - 1 >= 50 * numbers)  # one entry is missing
+    assert asked(n - 1) and not asked(n)

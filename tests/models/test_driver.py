@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from dualpca.models import driver
-from dualpca.models.driver import Record, iterate, left_to_gain, maximize, try_candidates
+from dualpca.models.driver import (
+    Record,
+    best_of_starts,
+    iterate,
+    left_to_gain,
+    maximize,
+    try_candidates,
+)
 
 
 class Memory:
@@ -195,6 +202,22 @@ def test_a_candidate_that_cannot_be_fitted_is_the_last():
     for candidates, options in (([5, 3], {"ends": ValueError}), ([3, 5], {})):
         with pytest.raises(ValueError, match="too large"):
             try_candidates(candidates, score, **options, **OPTIONS)
+
+
+def test_the_best_of_several_starts_is_the_one_that_ends_highest():
+    """Not the one that begins highest, or was highest on its way."""
+    runs = {"a": [-9.0, -1.0, -5.0], "b": [-9.0, -8.0, -3.0], "c": [-0.5, -4.0]}
+
+    def fit(start):
+        return start, Record(runs[start])
+
+    def of(found):
+        return found[1]
+
+    for order in ("abc", "cba", "bca"):
+        assert best_of_starts(order, fit, of)[0] == "b"
+        assert best_of_starts(order, fit, of, lambda found: (-ord(found[0]),))[0] == "a"
+    assert best_of_starts("ca", fit, of)[0] == "c"
 
 
 def test_the_keyboard_at_every_line_of_an_iteration():

@@ -169,6 +169,30 @@ def test_however_rows_are_cut_every_bit_is_the_same(changes):
     assert state.traces
 
 
+@pytest.mark.parametrize("changes", PLANS.values(), ids=PLANS)
+def test_a_chart_has_every_statistic_of_its_plan_and_rules_are_those_of_a_plain_loop(changes):
+    shown = plan(**changes)
+    rows = process(60, seed=3)
+    rows[30] = np.nan
+    rows[40:50, 2] += 3.0
+    chart, _ = advance(shown, State.fresh(shown), rows)
+    ruled = RULES if shown.rules else []
+    assert set(chart.statistics) == set(chart.limits) == {*shown.statistics, *ruled}
+    surprise = shown.surprise(shown.baseline.measured(rows))
+    for name in ruled:
+        k, m = (2, 3) if name.endswith("2 of 3") else (4, 4)
+        of = surprise[:, 0 if name.startswith("t2") else 1]
+        before = [of[max(t + 1 - m, 0) : t + 1] for t in range(60)]
+        expected = [
+            np.sort(x)[-k] if len(x) == m and not np.isnan(x).any() else np.nan for x in before
+        ]
+        assert np.array_equal(chart.statistics[name], expected, equal_nan=True)
+        assert np.all(chart.limits[name] == shown.limits[name])
+    over = [chart.statistics[name] > chart.limits[name] for name in chart.statistics]
+    assert np.array_equal(chart.alarms, np.any(over, axis=0))
+    assert not ruled or any(np.any(chart.statistics[name] > 2.0) for name in ruled)
+
+
 def test_lags_cut_as_whole_rows_do():
     X = process(300)
     wide = widened(X, np.full((2, D), np.nan))[2:]

@@ -12,6 +12,7 @@ from dualpca.models.run_lengths import (
     ALARM_SHARES,
     RunLengths,
     Runs,
+    _rows,
     limits_of,
     ordinary_rows,
     simulated,
@@ -129,3 +130,39 @@ def test_the_same_seed_gives_the_same_limits():
     made = replace(ordinary(), n=200.0)
     one, other = (lengths(made, ("mewma",), arl=30.0).limit("mewma", 30) for _ in range(2))
     assert one == other
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.3, 0.6])
+def test_rows_of_simulated_runs_have_the_moments_of_their_process(phi):
+    """AR(1) beside a mean known from n rows; innovations beside a φ known from n rows, too.
+
+    With the mean off by v = (1 + φ)/(1 − φ)/n, rows have lag-1 moments φ + v. Innovations are off
+    by an error of φ, of variance (1 − φ²)/n, times the row before.
+    """
+    n, length = 40.0, 12
+    made = ordinary(q=0, d=4, n=n, alike=(phi, phi))
+    rng, runs = np.random.default_rng(0), 40_000
+
+    def check(products, scale, expected):
+        """Compare moments of every run, in units of others, with standard errors over runs."""
+        off = products - expected * scale
+        assert abs(off.mean()) < 4.5 * off.std() / math.sqrt(runs), (products.mean(), expected)
+
+    seen = next(_rows(made, runs, length, rng, False))[1]
+    v = (1 + phi) / (1 - phi) / n
+    squares = np.mean(seen**2, axis=(1, 2))
+    check(np.mean(seen[:, 1:] * seen[:, :-1], axis=(1, 2)), squares, (phi + v) / (1 + v))
+    check(np.mean(seen[:, 2:] * seen[:, :-2], axis=(1, 2)), squares, (phi**2 + v) / (1 + v))
+
+    fresh, also = next(_rows(made, runs, length, rng, True))
+    check(
+        np.mean(also[:, 1:] * also[:, :-1], axis=(1, 2)),
+        np.mean(also**2, axis=(1, 2)),
+        (phi + v) / (1 + v),
+    )
+    first = np.mean(fresh[:, 0] ** 2, axis=1)
+    late = phi > 0 and 1 - phi ** (2 * np.arange(length))
+    after = 1 + 1 / n + np.mean(late) / n
+    check(np.mean(fresh**2, axis=(1, 2)), first, after / (1 + 1 / n))
+    before = 1 / n + phi * np.mean(late) / n
+    check(np.mean(fresh[:, 1:] * fresh[:, :-1], axis=(1, 2)), first, before / (1 + 1 / n))

@@ -9,9 +9,11 @@ from dualpca import PPCA
 from dualpca.data.moments import Moments
 from dualpca.gaussian import moment_sums
 from dualpca.gaussian.observed import Factors, Incomplete, Sums
+from dualpca.gaussian.rules import LEAST_NOISE
 from dualpca.models.streaming import (
     FEWEST_ROWS,
     Stream,
+    maximized,
     recentred,
     reexpressed,
 )
@@ -95,6 +97,34 @@ def test_given_noise_stays():
     source = Source(d=8, q=2)
     model = streamed([source.rows(150) for _ in range(3)], 2, noise_variance=0.3)
     assert model.noise_variance_ == pytest.approx(0.3, rel=1e-12)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_noise_of_rows_without_noise_is_held_at_a_share_of_their_variance(missing):
+    """Of the mean variance of the columns that were observed at all."""
+    rng = np.random.default_rng(0)
+    z, W = rng.normal(size=(50, 1)), np.array([[1.0], [2.0], [-1.0], [0.0]])
+    X = 3.0 + z @ W.T
+    X[rng.random(X.shape) < missing] = np.nan
+    X[:, 3] = np.nan  # never observed: it has no variance to count
+    seen = ~np.isnan(X)
+    x = np.where(seen, X, 0.0)
+    sums = Sums(
+        zz=np.einsum("ij,ia,ib->jab", seen, z, z),
+        z=seen.T @ z,
+        n=seen.sum(axis=0, dtype=float),
+        xz=x.T @ z,
+        x=x.sum(axis=0),
+        xx=(x * x).sum(axis=0),
+        all_zz=z.T @ z,
+        all_z=z.sum(axis=0),
+        all_n=np.asarray(50.0),
+        loglikelihood=np.zeros(()),
+    )
+    factors = Factors(np.ones((4, 1)), np.zeros(4), np.ones(4))
+    found = maximized(sums, factors, None)
+    variance = np.nanvar(X[:, :3], axis=0).mean()
+    np.testing.assert_allclose(found.psi, LEAST_NOISE * variance, rtol=1e-3)
 
 
 def test_data_far_from_the_origin():

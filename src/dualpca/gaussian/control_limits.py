@@ -107,7 +107,7 @@ def _two_sets_tail(x: Floats, sets: Sequence[Floats], tails: float) -> Floats:
     unit = one * m + two * k
     x, one, two = np.maximum(x / unit, 1e-12), one / unit, two / unit
     large = ~np.isfinite(x)
-    x = np.where(large, 1.0, x)
+    x = np.minimum(np.where(large, 1.0, x), 1e10)  # beyond it s rounds to a pole
     # m α/(1 − 2αs) + k β/(1 − 2βs) = x
     first, second = 1.0, -2 * one * two * (m + k)
     s = _root(first - x, second + 2 * x * (one + two), -4 * x * one * two)

@@ -259,3 +259,22 @@ def test_rows_of_no_weight_do_not_choose():
         for one, weights in ((both, np.repeat([1.0, 0.0], 40)), (rows, None))
     )
     np.testing.assert_allclose(found.loglikelihood, alone.loglikelihood, atol=1e-4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("most", [50, 60, 1000])
+def test_a_choice_looks_at_rows_with_their_weights_and_hides_every_known_entry_once(
+    most, weighted, monkeypatch
+):
+    monkeypatch.setattr(choosing, "SELECTION_ROWS", most)
+    rows, _, _ = rows_of(law(2, 4, (3, 2)), 60)
+    weights = np.arange(1.0, 61.0) if weighted else None
+    held = choosing.hidden_folds(rows, weights)
+    assert len(held.kept) == min(most, 60) and np.all(np.diff(held.kept) > 0)
+    for name in ("low", "high", "levels"):
+        np.testing.assert_array_equal(getattr(held.rows, name), getattr(rows, name)[held.kept])
+    assert (held.weights is None) == (weights is None)
+    if weighted:
+        np.testing.assert_array_equal(held.weights, weights[held.kept])
+    for known, hidden in zip(held.rows.known(), zip(*held.folds, strict=True), strict=True):
+        np.testing.assert_array_equal(np.sum(hidden, axis=0), known)

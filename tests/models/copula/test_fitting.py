@@ -53,6 +53,28 @@ def test_slope_is_that_of_the_evidence(noise):
 
 
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
+@pytest.mark.parametrize("q", [1, 2, 3])
+def test_turns_are_the_directions_in_which_the_latents_are_rotated(q, noise):
+    """Orthonormal, as many as rotations have angles; the evidence does not change along them."""
+    truth = law(q, 6, (3,))
+    rows, _, _ = rows_of(truth, 40)
+    fit = CopulaFit(rows, (truth.frequencies,), q, noise, tol=1e-10)
+    theta = fit.begin(np.random.default_rng(1))
+    turns = fit._turns(theta)
+    np.testing.assert_allclose(turns.T @ turns, np.eye(q * (q - 1) // 2), atol=1e-12)
+    W, h = theta[: fit.D * q].reshape(fit.D, q), 1e-6
+    for i, j in zip(*np.triu_indices(q, 1), strict=True):
+        R = np.eye(q)
+        R[[i, j], [i, j]], R[i, j], R[j, i] = np.cos(h), np.sin(h), -np.sin(h)
+        moved = np.r_[(W @ R - W).ravel() / h, np.zeros(theta.size - W.size)]
+        np.testing.assert_allclose(
+            turns @ (turns.T @ moved), moved, atol=1e-5 * np.abs(moved).max()
+        )
+    slope = fit.slope(theta)[1]
+    assert np.all(np.abs(turns.T @ slope) < 1e-3 * np.linalg.norm(slope))
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
 def test_a_step_tells_the_same_value_as_the_slope(noise):
     truth = law(2, 5, (3,))
     rows, _, _ = rows_of(truth, 60)

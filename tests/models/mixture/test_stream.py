@@ -54,6 +54,21 @@ def test_a_component_that_no_row_belongs_to_has_no_moments():
     np.testing.assert_array_equal(none.scatter, np.zeros((4, 4)))
 
 
+@pytest.mark.parametrize("n", [30, 1])
+def test_shares_add_up_to_one_where_a_chunk_has_no_row_of_some_component(n):
+    """What is remembered of it stays, and its share falls by what the others have seen."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(60, 4)) + 1e4 * (np.arange(60) % 2)[:, None]
+    stream = MixturePPCA(2, 1).partial_fit(first)
+    np.testing.assert_allclose(stream.weights_, 0.5)
+    for _ in range(3):
+        before = stream.weights_
+        stream.partial_fit(rng.normal(size=(n, 4)))
+        near = int(np.argmin(np.abs(stream.means_).max(axis=1)))
+        assert stream.weights_.sum() == pytest.approx(1.0, rel=1e-12)
+        assert stream.weights_[near] > before[near]
+
+
 def test_a_stream_is_fitted_when_it_is_read(monkeypatch):
     X, taken, step = groups(90), [], MixtureSteps.step
 
