@@ -308,6 +308,27 @@ grid(
     30,
 )
 
+
+def ask_calibrated(model: Any, drawn: Linear, rng: Rng) -> Count:
+    """Ask for what is missing, by intervals that are as many times as wide as calibration says."""
+    factor = model.calibration(drawn.fitted).at(0.9).factor[0]
+    filled, std = model.impute(drawn.fitted, return_std=True)
+    hidden = drawn.hidden
+    return inside(drawn.X[hidden], filled[hidden], factor * std[hidden])
+
+
+CALIBRATED = {name: partial(made, 2) for name, made in LINEAR.items()}
+CALIBRATED["MixturePPCA"] = partial(MixturePPCA, 1, 2, random_state=0)
+for name, model in CALIBRATED.items():
+    grid(
+        "signals",
+        f"`{name}.calibration`, intervals × its factor",
+        (FEW_GAPS, MANY_GAPS, HEAVY_GAPS),
+        partial(ask_linear, model, ask_calibrated, 1),
+        20,
+        outside="",
+    )
+
 # --- Loadings ------------------------------------------------------------------------------------
 
 

@@ -879,6 +879,7 @@ PLAIN: dict[str, dict[str, str]] = {
         "STEEPEST _errors:50 advance:50": RANGE,
         "": BYTES,
     },
+    "gaussian/calibration.py": {"LISTED": "what is shown"},
     "gaussian/control_limits.py": {"NODES": STEPS},
     "gaussian/observed.py": {"_batches:8": BYTES, "t_constant:100000": RANGE},
     "gaussian/reference.py": {"CERTAIN": RANGE, "NOISE_STEPS PROBES SKETCH": STEPS},

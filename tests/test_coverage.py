@@ -221,6 +221,10 @@ STATES = re.compile(
 """What the name or a parameter of something public has in it that states an uncertainty."""
 
 REASONS = {
+    "CopulaPPCA.calibration": "levels are counted as for the other models; it has no factor",
+    "Imputer.calibration": "that of its model_",
+    "Calibration.error": "what factor_interval is made of; tests/gaussian/test_calibration.py",
+    "Calibration.factor_interval": "of the factor, whose rows are those of calibration",
     "get_covariance": "the covariance of rows under the model, an estimate like any other",
     "covariances_": "the covariances of rows under the model, estimates like any other",
     "x_noise_covariance_": "a parameter of the model",
@@ -378,7 +382,11 @@ def test_what_is_outside_the_model_says_so():
         assert bool(row.outside) == heavy or "fixed" in row.key
 
 
+CALIBRATED = ("PPCA", "BayesianPCA", "RobustPPCA", "FactorAnalysis", "MixturePPCA")
+"""Estimators whose intervals are corrected by the factor that hidden entries ask for."""
+
 HOLDS = {
+    *(f"{name}.calibration" for name in CALIBRATED),
     *(f"RobustPPCA.{name}" for name in ("posterior", "reconstruct", "posterior_predictive")),
     *(f"RobustPPCA.{name}" for name in ("conditional", "impute")),
     "SupplementaryLevels.v_test",  # a test of levels drawn at random

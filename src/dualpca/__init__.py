@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.supplementary import supplementary as supplementary
     from dualpca.estimators.twin import TwinKernelPCA as TwinKernelPCA
     from dualpca.files.checkpoints import Checkpoint as Checkpoint
+    from dualpca.gaussian.calibration import Calibration as Calibration
     from dualpca.gaussian.control_limits import Outliers as Outliers
     from dualpca.gaussian.pooling import JointTest as JointTest
     from dualpca.gaussian.pooling import Pooled as Pooled
@@ -67,6 +68,7 @@ _HOMES = {
     "Batches": "data.table",
     "BayesianPCA": "estimators.bayesian",
     "CCA": "estimators.canonical",
+    "Calibration": "gaussian.calibration",
     "Censored": "data.kinds",
     "Checkpoint": "files.checkpoints",
     "CopulaPPCA": "estimators.copula",
