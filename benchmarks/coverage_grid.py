@@ -59,6 +59,7 @@ from dualpca import (
     Monitor,
     RobustPPCA,
     SequenceClassifier,
+    conformal,
     pool,
 )
 
@@ -327,6 +328,49 @@ for name, model in CALIBRATED.items():
         partial(ask_linear, model, ask_calibrated, 1),
         20,
         outside="",
+    )
+
+
+def ask_conformal(what: str, method: str, own: bool, setting: Setting, rng: Rng) -> Count:
+    """Ask of new rows, or of the table itself, and of columns together."""
+    drawn = linear(setting, rng, False)
+    found = conformal(PPCA(2), drawn.fitted, method=method)
+    if what == "p_values":
+        ordinary = found.p_values(None if own else drawn.seen) > 0.05
+        return Count(float(ordinary.sum()), ordinary.size)
+    X, (gaps, hidden) = drawn.X, (drawn.fitted, drawn.hidden)
+    if not own:
+        X, gaps = drawn.new, drawn.seen
+        gaps, hidden = hide(rng, X, SHARE) if gaps is X else (gaps, np.isnan(gaps))
+    if what == "reconstruct":
+        gaps, hidden = X, np.ones(X.shape, dtype=bool)
+    _, low, high = getattr(found, what)(None if own else gaps)
+    within = ((low <= X) & (X <= high))[hidden]
+    return Count(float(within.sum()), within.size)
+
+
+for what, group in (("impute", "signals"), ("reconstruct", "signals"), ("p_values", "bounds")):
+    for method in ("cv+", "split"):
+        grid(
+            group,
+            f'`Conformal(method="{method}").{what}`',
+            PLAIN if what == "p_values" else (*PLAIN, HEAVY_GAPS),
+            partial(ask_conformal, what, method, False),
+            60,
+            0.95 if group == "bounds" else 0.9,
+            outside="",
+            at_least=True,
+        )
+for what, group in (("impute", "signals"), ("p_values", "bounds")):
+    grid(
+        group,
+        f"`Conformal.{what}`, of the table itself",
+        (FEW_GAPS, MANY_GAPS, HEAVY_GAPS),
+        partial(ask_conformal, what, "cv+", True),
+        60,
+        0.95 if group == "bounds" else 0.9,
+        outside="",
+        at_least=True,
     )
 
 # --- Loadings ------------------------------------------------------------------------------------

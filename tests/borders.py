@@ -819,6 +819,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     },
     "models/spiked.py": {"ENOUGH_ROWS MEASURED_ROWS": ESTIMATE},
     "models/streaming.py": {"FEWEST_ROWS add:10": ESTIMATE},
+    "estimators/conformal.py": {"SORTED_AT_ONCE": "numbers that are sorted at once"},
     "estimators/_kernel.py": {
         "LEAST_LEARNED": "memory of pre-images",
         "cluster_centres:1024": ESTIMATE,

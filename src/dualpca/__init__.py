@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.batch_unfolder import BatchUnfolder as BatchUnfolder
     from dualpca.estimators.bayesian import BayesianPCA as BayesianPCA
     from dualpca.estimators.canonical import CCA as CCA
+    from dualpca.estimators.conformal import Conformal as Conformal
+    from dualpca.estimators.conformal import conformal as conformal
     from dualpca.estimators.copula import CopulaPPCA as CopulaPPCA
     from dualpca.estimators.dual import DualPPCA as DualPPCA
     from dualpca.estimators.factor import FactorAnalysis as FactorAnalysis
@@ -71,6 +73,7 @@ _HOMES = {
     "Calibration": "gaussian.calibration",
     "Censored": "data.kinds",
     "Checkpoint": "files.checkpoints",
+    "Conformal": "estimators.conformal",
     "CopulaPPCA": "estimators.copula",
     "DualPPCA": "estimators.dual",
     "FactorAnalysis": "estimators.factor",
@@ -102,6 +105,7 @@ _HOMES = {
     "SupplementaryRows": "gaussian.supplementary",
     "TrialRecord": "search.trials",
     "TwinKernelPCA": "estimators.twin",
+    "conformal": "estimators.conformal",
     "load": "estimators.saving",
     "pool": "gaussian.pooling",
     "save": "estimators.saving",

@@ -224,7 +224,7 @@ class Calibration:
     >>> X = load_iris().data
     >>> found = PPCA(2).fit(X).calibration(X, levels=[0.5, 0.9])
     >>> found.coverage.round(2), found.error.round(2), found.n_hidden
-    (array([0.56, 0.9 ]), array([0.03, 0.01]), 600)
+    (array([0.54, 0.91]), array([0.02, 0.01]), 600)
     >>> found.factor.round(1)
     array([0.8, 1. ])
     """
