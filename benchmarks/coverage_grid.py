@@ -342,8 +342,8 @@ def ask_conformal(what: str, method: str, own: bool, setting: Setting, rng: Rng)
     if not own:
         X, gaps = drawn.new, drawn.seen
         gaps, hidden = hide(rng, X, SHARE) if gaps is X else (gaps, np.isnan(gaps))
-    if what == "reconstruct":
-        gaps, hidden = X, np.ones(X.shape, dtype=bool)
+    if what == "reconstruct":  # of what is measured
+        gaps, hidden = drawn.seen, ~np.isnan(drawn.seen)
     _, low, high = getattr(found, what)(None if own else gaps)
     within = ((low <= X) & (X <= high))[hidden]
     return Count(float(within.sum()), within.size)

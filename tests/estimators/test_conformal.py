@@ -289,9 +289,7 @@ def test_another_novelty_is_used():
     assert found.p_values(far[None])[0] == pytest.approx(1 / 61)
     other = dp.conformal(dp.PPCA(1), X, novelty=lambda m, rows: rows[:, 0])
     np.testing.assert_allclose(np.argsort(other.p_values()), np.argsort(-X[:, 0]))
-    with pytest.raises(
-        ValueError, match="a function that returns one number per row"
-    ):
+    with pytest.raises(ValueError, match="a function that returns one number per row"):
         dp.conformal(dp.PPCA(1), X, novelty=lambda m, rows: rows, folds=60).p_values(X)
     assert unusualness(dp.KernelPCA(2, kernel="rbf").fit(X), X).shape == (60,)
 
