@@ -558,6 +558,24 @@ for name, model in MIXED_MODELS.items():
             level = None if group == "certain" else 0.9
             grid(group, f"`{name}.{method}`", (*PLAIN, *chunked), asked, 60, level)
 
+
+def ask_left_out(make: Any, setting: Setting, rng: Rng) -> Count:
+    """Ask for p-values of new rows of two groups, none seen by the fits that judge it."""
+    groups = Groups(rng)
+    X, new = (groups.draw(k)[0] * setting.factor(rng, k) for k in (setting.n, 1000))
+    ordinary = conformal(make(), X).p_values(new) > 0.05
+    return Count(float(ordinary.sum()), ordinary.size)
+
+
+JUDGES = {
+    "MixturePPCA": MIXED_MODELS["MixturePPCA"],
+    "DualPPCA": partial(DualPPCA, 3, kernel="rbf", gamma=0.03),
+}
+for name, model in JUDGES.items():
+    of, asked = f"`Conformal({name}).p_values`", partial(ask_left_out, model)
+    settings = (FEW, MANY, HEAVY)
+    grid("bounds", of, settings, asked, 30, 0.95, outside="", at_least=True)
+
 # --- Through time --------------------------------------------------------------------------------
 
 
@@ -604,6 +622,28 @@ def ask_sequences(setting: Setting, rng: Rng) -> Count:
     return most_probable(model.predict_proba(new), truth)
 
 
+def ask_left_out_sequences(setting: Setting, rng: Rng) -> Count:
+    """Ask for p-values of new sequences of 12 rows."""
+    W, step = loadings(rng, 4, (3.0,)), 0.5 * np.ones(4)
+
+    def some(count: int) -> list[Floats]:
+        return [chain(rng, 12, W, step)[0] * setting.factor(rng, 12) for _ in range(count)]
+
+    found = conformal(HiddenMarkovPCA(2, 1, random_state=0), some(setting.n), folds=5)
+    ordinary = found.p_values(some(300)) > 0.05
+    return Count(float(ordinary.sum()), ordinary.size)
+
+
+grid(
+    "bounds",
+    "`Conformal(HiddenMarkovPCA).p_values`, whole sequences",
+    (FEW, MANY, HEAVY),
+    ask_left_out_sequences,
+    20,
+    0.95,
+    outside="",
+    at_least=True,
+)
 grid("certain", "`SequenceClassifier.predict_proba`", PLAIN, ask_sequences, 30, None)
 
 

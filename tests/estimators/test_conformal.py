@@ -146,6 +146,9 @@ def test_intervals_and_p_values_are_those_of_their_definition():
     np.testing.assert_array_equal(filled[~np.isnan(new)], new[~np.isnan(new)])
     np.testing.assert_array_equal(low[~np.isnan(new)], new[~np.isnan(new)])
     p = found.p_values(new)
+    for i in (0, 17):
+        model = found.models[found.fold[i]]
+        assert found.scores[i] == pytest.approx(-model.score_samples(X[[i]])[0])
     for row in range(2):
         count = 0
         for i in range(30):

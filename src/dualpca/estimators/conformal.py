@@ -202,6 +202,14 @@ class Conformal:
             off += min(2 * (1 - 1 / k) / (n / k + 1), (1 - k / n) / (k + 1))
         return max(0.0, 1 - off)
 
+    @property
+    def scores(self) -> Floats:
+        """How unusual each row is to the fit that left it out, (n,); NaN for those that only fit.
+
+        Larger is more unusual: what p-values compare new rows with.
+        """
+        return self._scores("novelty", 0)
+
     def impute(self, X: Rows | None = None) -> tuple[Any, Any, Any]:
         """Fill missing entries, each with an interval that contains it in a share `level`.
 
@@ -309,7 +317,7 @@ class Conformal:
         >>> found.p_values([[9.0, 9.0, 9.0, 9.0]]).round(3)
         array([0.007])
         """
-        known = self._scores("novelty", 0)
+        known = self.scores
         if X is None:
             if self.method == "split":
                 self._refuse_split()

@@ -30,6 +30,8 @@ from dualpca.app.report.figures import (
 )
 from dualpca.app.report.page import Section, Table
 from dualpca.app.report.subject import LeftOut, Subject, need, thinned
+from dualpca.estimators.calibrating import quietly, refittable
+from dualpca.estimators.conformal import conformal
 from dualpca.gaussian.calibration import (
     LEVELS,
     TOLD,
@@ -53,8 +55,10 @@ REASONS = 3
 REASONED, VERDICT = 500, 3
 """Unusual rows that are asked for their columns, and columns that the verdict names."""
 TAIL = 0.05
-"""Share of the model's own samples below the limit of the density."""
+"""Share of ordinary rows beyond the limit of the density."""
 SAMPLES = 2000
+LEFT = 5
+"""Folds of rows, each judged by a fit to the others."""
 FAR = 2.5
 """Multiple of the expected number of unusual rows that counts as many."""
 LEAST = 1e-3
@@ -311,17 +315,40 @@ def _by_novelty(subject: Subject) -> Section:
 
 
 def _by_density(subject: Subject) -> Section:
-    at = subject.some(SLOW, salt=5)
     if not subject.complete:
         raise LeftOut("densities of rows with different missing entries cannot be compared.")
-    density = subject.asked("score_samples", subject.X[at])
-    rows = subject.sampled(SAMPLES)
-    limit = float(np.quantile(subject.asked("score_samples", rows), TAIL))
+    at = subject.some(ROWS, salt=5)
+    improbable, limit = left_out_densities(subject, at)
     words = (
-        "How improbable each row is under the model (minus its log-density). Of the model's own "
-        f"samples {percent(TAIL)} lie beyond the dashed line."
+        "How improbable each row is (minus its log-density) under the model fitted without it. Of "
+        f"ordinary rows {percent(TAIL)} lie beyond the dashed line: rows that the model invents "
+        "are beyond it that often, under models fitted to as many invented rows."
     )
-    return _by_one(subject, at, -density, -limit, "improbability", words, TAIL)
+    return _by_one(subject, at, improbable, limit, "improbability", words, TAIL)
+
+
+def left_out_densities(subject: Subject, at: Ints) -> tuple[Floats, float]:
+    """Return minus the log-density of rows under fits without them, and its limit.
+
+    Rows that have fitted a model are too probable under it, and under a model of few rows all new
+    ones are less probable than the model says; so the limit is that of new rows to refits as well.
+    """
+
+    def improbability(model: Any, rows: Any) -> Floats:
+        return -np.asarray(model.score_samples(rows), dtype=np.float64)
+
+    fresh, X = refittable(subject.model), subject.X[at]
+    seed: dict[str, Any] = {"random_state": subject.seed, "level": 0.5}
+    found = conformal(fresh, subject.rows(X), folds=LEFT, novelty=improbability, **seed).scores
+    size = len(at) - len(at) // LEFT
+    drawn = subject.sampled(LEFT * size + SAMPLES)
+    parts, new = np.split(drawn, [LEFT * size])
+    ordinary = []
+    for some, asked in zip(np.split(parts, LEFT), np.array_split(new, LEFT), strict=True):
+        with quietly():
+            again = fresh.fit(subject.rows(some))
+        ordinary.append(improbability(again, subject.rows(asked)))
+    return found, float(np.quantile(np.concatenate(ordinary), 1 - TAIL))
 
 
 def _by_one(
