@@ -110,6 +110,8 @@ def test_the_factor_of_a_known_error_is_that_error(scale):
     np.testing.assert_allclose(found.factor, scale, rtol=0.03)
     words = {0.5: "too wide", 1.0: "as wide as they should be", 1.6: "too narrow: multiply"}
     assert words[scale] in str(found)
+    if scale > 1:
+        assert f"level of {100 * found.levels_to_ask[1]:.1f} %" in str(found)
 
 
 @pytest.mark.parametrize("alike", [1, 5])

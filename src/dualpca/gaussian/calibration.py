@@ -375,7 +375,11 @@ class Calibration:
         side = "narrow" if low[0] > 1 else "wide"
         if not np.isfinite(factor):
             return f"{what} are too {side}: no factor widens them to the values that they miss."
-        return f"{what} are too {side}: multiply standard deviations by {factor:.2f}."
+        ask = 100 * float(found.levels_to_ask[0])
+        return (
+            f"{what} are too {side}: multiply standard deviations by {factor:.2f}, or ask for a "
+            f"level of {ask:.1f} %."
+        )
 
     def _words_of_columns(self) -> list[str]:
         """Return the coverage of 90 % intervals column by column, the lowest first."""

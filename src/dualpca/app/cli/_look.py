@@ -13,9 +13,8 @@ from dualpca.app.cli._fit import (
     ModelOrTable,
     NameHere,
     TableOfModel,
-    fit_here,
+    job_of,
     model_and_table,
-    refuse_fitting,
     refuse_lonely,
     summary,
 )
@@ -446,13 +445,8 @@ def calibrate(
         if chart is not None:
             keep_inputs([chart], [model, table])
             check_picture(chart, force)
-        if model is None:
-            given = (components, standardize, seed, name)
-            made = fit_here(table, source, choice, id_column, *given, rule="cv")
-            job = Job(made.model, made.prep, made.table, made.prep.identifier, None)
-        else:
-            refuse_fitting(model, choice, components, standardize, name)
-            job = start(model, table, id_column, source.reading())
+        asked = (components, standardize, seed, name)
+        job = job_of(model, table, source, choice, id_column, asked)
         rows = job.rows(at_once(job.table, sample_rows, seed).frame())
         if not hasattr(job.model, "calibration"):
             raise TypeError(
