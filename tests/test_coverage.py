@@ -225,6 +225,7 @@ REASONS = {
     "Conformal.novelty": "the function that was given",
     "Conformal.n_calibrating": "how many rows judge the others",
     "Conformal.level": "the level that was asked for",
+    "CCA.calibration": "entries are counted as for the other models",
     "CopulaPPCA.calibration": "levels are counted as for the other models; it has no factor",
     "Imputer.calibration": "that of its model_",
     "Calibration.error": "what factor_interval is made of; tests/gaussian/test_calibration.py",

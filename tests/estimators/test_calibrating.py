@@ -119,6 +119,24 @@ def test_the_same_seed_gives_the_same_answer():
     assert not np.array_equal(one.row, other.row)
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_both_views_are_hidden_and_filled_from_each_other(standardize):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 2))
+    X, Y = (z @ rng.normal(size=(2, d)) + 0.7 * rng.normal(size=(400, d)) for d in (5, 4))
+    X = pd.DataFrame(gaps(X) * 10.0, columns=NAMES[:5])
+    found = dp.CCA(2, standardize=standardize).fit(X, Y).calibration(X, Y, folds=5)
+    assert found.names == (*NAMES[:5], "y0", "y1", "y2", "y3")
+    assert found.n_hidden == X.notna().to_numpy().sum() + Y.size
+    np.testing.assert_allclose(found.coverage, LEVELS, atol=0.05)
+    np.testing.assert_array_equal(
+        np.sort(found.entries.truth)[:3],
+        np.sort(np.concatenate([X.to_numpy()[X.notna()], Y.ravel()]))[:3],
+    )
+    with pytest.raises(ValueError, match="y to be passed"):
+        dp.CCA(2).fit(X, Y).calibration(X, None)
+
+
 def mixed(n=300, seed=0):
     rng = np.random.default_rng(seed)
     t = rng.standard_normal((n, 1))

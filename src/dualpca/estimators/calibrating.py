@@ -36,6 +36,7 @@ from dualpca.gaussian.calibration import (
 
 if TYPE_CHECKING:
     from dualpca.estimators._shell import Estimator
+    from dualpca.estimators.canonical import CCA
     from dualpca.estimators.copula import CopulaPPCA
 
 LEVELLED = ("nominal", "binary", "ordinal")
@@ -66,6 +67,29 @@ def calibrated(
     named = getattr(model, "feature_names_in_", None)
     names = [f"x{j}" for j in range(known.shape[1])] if named is None else map(str, named)
     return Calibration(p, entries, categories, tuple(names), len(known), len(masks))
+
+
+def calibrated_views(
+    model: CCA,
+    views: tuple[Floats, Floats],
+    names: Sequence[str],
+    levels: float | Sequence[float],
+    folds: int,
+    random_state: Seed,
+) -> Calibration:
+    """Return the same of two views, side by side, each entry filled from both."""
+    p = checked_levels(np.atleast_1d(np.asarray(levels, dtype=np.float64)))
+    known, dx, parts = np.hstack(views), views[0].shape[1], []
+    for mask in deal(known, folds, _checks.generator(random_state)):
+        partial = np.where(mask, np.nan, known)
+        pair = partial[:, :dx], partial[:, dx:]
+        with quietly():
+            tables = refittable(model).fit(*pair).impute(*pair, return_std=True)
+        mean, std = np.hstack(tables[:2]), np.hstack(tables[2:])
+        parts.append(gaussian_entries(known, mean, std, mask))
+    if not parts:
+        raise ValueError(expected("X and y", "tables with observed entries to hide", "none"))
+    return Calibration(p, combined(parts), None, tuple(names), len(known), len(parts))
 
 
 # --- Tables ---------------------------------------------------------------------------------------
