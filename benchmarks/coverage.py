@@ -221,8 +221,9 @@ tails* rows are those of Student's t with 5 degrees of freedom, which only `Robu
 have 10 columns and q = 2, the copula 8 of three kinds, mixtures two groups in 8 columns.
 
 A model that does not fit your data has intervals that do not hold, whatever this page says.
-{{func}}`plots.calibration <dualpca.plots.calibration>` and the {{doc}}`report <guide/report>` check
-those of missing entries on your own table.
+The method `calibration` of every model that fills entries and the {{doc}}`report <guide/report>`
+check those of missing entries on your own table ({{doc}}`guide/missing-values`), and
+{{func}}`dualpca.conformal` makes intervals that hold for any law of the rows.
 
 `python -m benchmarks.coverage` makes this page: {rows} statements{left}, {replications:,} fits,
 about {minutes:.0f} minutes of one core, {seeds}.

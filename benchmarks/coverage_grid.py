@@ -59,6 +59,7 @@ from dualpca import (
     Monitor,
     RobustPPCA,
     SequenceClassifier,
+    conformal,
     pool,
 )
 
@@ -308,6 +309,70 @@ grid(
     30,
 )
 
+
+def ask_calibrated(model: Any, drawn: Linear, rng: Rng) -> Count:
+    """Ask for what is missing, by intervals that are as many times as wide as calibration says."""
+    factor = model.calibration(drawn.fitted).at(0.9).factor[0]
+    filled, std = model.impute(drawn.fitted, return_std=True)
+    hidden = drawn.hidden
+    return inside(drawn.X[hidden], filled[hidden], factor * std[hidden])
+
+
+CALIBRATED = {name: partial(made, 2) for name, made in LINEAR.items()}
+CALIBRATED["MixturePPCA"] = partial(MixturePPCA, 1, 2, random_state=0)
+for name, model in CALIBRATED.items():
+    grid(
+        "signals",
+        f"`{name}.calibration`, intervals × its factor",
+        (FEW_GAPS, MANY_GAPS, HEAVY_GAPS),
+        partial(ask_linear, model, ask_calibrated, 1),
+        20,
+        outside="",
+    )
+
+
+def ask_conformal(what: str, method: str, own: bool, setting: Setting, rng: Rng) -> Count:
+    """Ask of new rows, or of the table itself, and of columns together."""
+    drawn = linear(setting, rng, False)
+    found = conformal(PPCA(2), drawn.fitted, method=method)
+    if what == "p_values":
+        ordinary = found.p_values(None if own else drawn.seen) > 0.05
+        return Count(float(ordinary.sum()), ordinary.size)
+    X, (gaps, hidden) = drawn.X, (drawn.fitted, drawn.hidden)
+    if not own:
+        X, gaps = drawn.new, drawn.seen
+        gaps, hidden = hide(rng, X, SHARE) if gaps is X else (gaps, np.isnan(gaps))
+    if what == "reconstruct":  # of what is measured
+        gaps, hidden = drawn.seen, ~np.isnan(drawn.seen)
+    _, low, high = getattr(found, what)(None if own else gaps)
+    within = ((low <= X) & (X <= high))[hidden]
+    return Count(float(within.sum()), within.size)
+
+
+for what, group in (("impute", "signals"), ("reconstruct", "signals"), ("p_values", "bounds")):
+    for method in ("cv+", "split"):
+        grid(
+            group,
+            f'`Conformal(method="{method}").{what}`',
+            PLAIN if what == "p_values" else (*PLAIN, HEAVY_GAPS),
+            partial(ask_conformal, what, method, False),
+            60,
+            0.95 if group == "bounds" else 0.9,
+            outside="",
+            at_least=True,
+        )
+for what, group in (("impute", "signals"), ("p_values", "bounds")):
+    grid(
+        group,
+        f"`Conformal.{what}`, of the table itself",
+        (FEW_GAPS, MANY_GAPS, HEAVY_GAPS),
+        partial(ask_conformal, what, "cv+", True),
+        60,
+        0.95 if group == "bounds" else 0.9,
+        outside="",
+        at_least=True,
+    )
+
 # --- Loadings ------------------------------------------------------------------------------------
 
 
@@ -494,6 +559,24 @@ for name, model in MIXED_MODELS.items():
             level = None if group == "certain" else 0.9
             grid(group, f"`{name}.{method}`", (*PLAIN, *chunked), asked, 60, level)
 
+
+def ask_left_out(make: Any, setting: Setting, rng: Rng) -> Count:
+    """Ask for p-values of new rows of two groups, none seen by the fits that judge it."""
+    groups = Groups(rng)
+    X, new = (groups.draw(k)[0] * setting.factor(rng, k) for k in (setting.n, 1000))
+    ordinary = conformal(make(), X).p_values(new) > 0.05
+    return Count(float(ordinary.sum()), ordinary.size)
+
+
+JUDGES = {
+    "MixturePPCA": MIXED_MODELS["MixturePPCA"],
+    "DualPPCA": partial(DualPPCA, 3, kernel="rbf", gamma=0.03),
+}
+for name, model in JUDGES.items():
+    of, asked = f"`Conformal({name}).p_values`", partial(ask_left_out, model)
+    settings = (FEW, MANY, HEAVY)
+    grid("bounds", of, settings, asked, 30, 0.95, outside="", at_least=True)
+
 # --- Through time --------------------------------------------------------------------------------
 
 
@@ -540,6 +623,28 @@ def ask_sequences(setting: Setting, rng: Rng) -> Count:
     return most_probable(model.predict_proba(new), truth)
 
 
+def ask_left_out_sequences(setting: Setting, rng: Rng) -> Count:
+    """Ask for p-values of new sequences of 12 rows."""
+    W, step = loadings(rng, 4, (3.0,)), 0.5 * np.ones(4)
+
+    def some(count: int) -> list[Floats]:
+        return [chain(rng, 12, W, step)[0] * setting.factor(rng, 12) for _ in range(count)]
+
+    found = conformal(HiddenMarkovPCA(2, 1, random_state=0), some(setting.n), folds=5)
+    ordinary = found.p_values(some(300)) > 0.05
+    return Count(float(ordinary.sum()), ordinary.size)
+
+
+grid(
+    "bounds",
+    "`Conformal(HiddenMarkovPCA).p_values`, whole sequences",
+    (FEW, MANY, HEAVY),
+    ask_left_out_sequences,
+    20,
+    0.95,
+    outside="",
+    at_least=True,
+)
 grid("certain", "`SequenceClassifier.predict_proba`", PLAIN, ask_sequences, 30, None)
 
 

@@ -819,6 +819,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     },
     "models/spiked.py": {"ENOUGH_ROWS MEASURED_ROWS": ESTIMATE},
     "models/streaming.py": {"FEWEST_ROWS add:10": ESTIMATE},
+    "estimators/conformal.py": {"SORTED_AT_ONCE": "numbers that are sorted at once"},
     "estimators/_kernel.py": {
         "LEAST_LEARNED": "memory of pre-images",
         "cluster_centres:1024": ESTIMATE,
@@ -879,6 +880,7 @@ PLAIN: dict[str, dict[str, str]] = {
         "STEEPEST _errors:50 advance:50": RANGE,
         "": BYTES,
     },
+    "gaussian/calibration.py": {"LISTED": "what is shown"},
     "gaussian/control_limits.py": {"NODES": STEPS},
     "gaussian/drawn.py": {"DRAWS STEPS": STEPS, "PRIOR_ROWS": RANGE},
     "gaussian/observed.py": {"_batches:8": BYTES, "t_constant:100000": RANGE},

@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.batch_unfolder import BatchUnfolder as BatchUnfolder
     from dualpca.estimators.bayesian import BayesianPCA as BayesianPCA
     from dualpca.estimators.canonical import CCA as CCA
+    from dualpca.estimators.conformal import Conformal as Conformal
+    from dualpca.estimators.conformal import conformal as conformal
     from dualpca.estimators.copula import CopulaPPCA as CopulaPPCA
     from dualpca.estimators.dual import DualPPCA as DualPPCA
     from dualpca.estimators.factor import FactorAnalysis as FactorAnalysis
@@ -46,6 +48,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; `_HOMES` below says the
     from dualpca.estimators.supplementary import supplementary as supplementary
     from dualpca.estimators.twin import TwinKernelPCA as TwinKernelPCA
     from dualpca.files.checkpoints import Checkpoint as Checkpoint
+    from dualpca.gaussian.calibration import Calibration as Calibration
     from dualpca.gaussian.control_limits import Outliers as Outliers
     from dualpca.gaussian.pooling import JointTest as JointTest
     from dualpca.gaussian.pooling import Pooled as Pooled
@@ -67,8 +70,10 @@ _HOMES = {
     "Batches": "data.table",
     "BayesianPCA": "estimators.bayesian",
     "CCA": "estimators.canonical",
+    "Calibration": "gaussian.calibration",
     "Censored": "data.kinds",
     "Checkpoint": "files.checkpoints",
+    "Conformal": "estimators.conformal",
     "CopulaPPCA": "estimators.copula",
     "DualPPCA": "estimators.dual",
     "FactorAnalysis": "estimators.factor",
@@ -100,6 +105,7 @@ _HOMES = {
     "SupplementaryRows": "gaussian.supplementary",
     "TrialRecord": "search.trials",
     "TwinKernelPCA": "estimators.twin",
+    "conformal": "estimators.conformal",
     "load": "estimators.saving",
     "pool": "gaussian.pooling",
     "save": "estimators.saving",

@@ -186,6 +186,40 @@ def test_select_shows_every_rule(name, place, inside, quick):
     assert all(rule in words for rule in rules)
 
 
+def test_calibrate_counts_as_the_model_does(place, model, rows, inside, quick, tmp_path):
+    found = quick("calibrate", "m.dpca", "t.csv", "--folds", 5, "--seed", 3, cwd=place)
+    wanted = model.calibration(_named(rows), folds=5, random_state=3)
+    assert (found["hidden"], found["folds"], found["rows"]) == (300, 5, 60)
+    for key, values in (("coverage", wanted.coverage), ("factor", wanted.factor)):
+        np.testing.assert_allclose([one[key] for one in found["levels"]], values)
+    assert [one["column"] for one in found["columns"]] == NAMES
+    chart = tmp_path / "c.svg"
+    words = inside("calibrate", "m.dpca", "t.csv", "--chart", chart, cwd=place)[1]
+    assert words.startswith("300 entries of 60 rows were hidden in 10 folds")
+    assert words.rstrip().endswith(f"Wrote {chart}.") and "<svg" in chart.read_text("utf-8")
+
+
+def test_calibrate_fits_a_model_to_a_table_alone(place, inside, quick):
+    status, printed, said = inside("calibrate", "holes.csv", "-q", 2, "--json", cwd=place)
+    found = json.loads(printed)
+    assert status == 0 and found["model"] == "CopulaPPCA" and "no model file was given" in said
+    assert found["categories"]["hidden"] == 60  # of the column kind
+    assert found["hidden"] == 300 - 9
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("m.dpca",), "model file: give the table as well"),
+        (("k.dpca", "t.csv"), "KernelPCA has no intervals for missing entries: ppca"),
+        (("m.dpca", "t.csv", "--chart", "c.txt"), "expected one of .png"),
+    ],
+)
+def test_calibrate_refuses_what_it_cannot_do(words, why, place, inside):
+    status, _, said = inside("calibrate", *words, cwd=place)
+    assert status != 0 and why in " ".join(said.split())
+
+
 def test_inspect_says_what_is_there(place, inside):
     found = good("inspect", "m.dpca", cwd=place)
     assert (found["model"], found["version"], found["n_components"]) == ("PPCA", dp.__version__, 2)

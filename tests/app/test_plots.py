@@ -246,6 +246,16 @@ def test_calibration_draws_coverage_and_leaves_the_model_alone(refit, frame):
     assert "hidden entries" in ax.get_title("left")
 
 
+def test_what_calibration_found_is_drawn_as_it_is():
+    found = PPCA(2).fit(IRIS.data).calibration(IRIS.data, levels=[0.3, 0.9], folds=4)
+    ax = plots.calibration(found).axes[0]
+    assert ax.lines[1].get_xdata().tolist() == [0.3, 0.9]
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), found.coverage)
+    assert ax.get_title("left") == "600 hidden entries"
+    with pytest.raises(ValueError, match="X must be a table"):
+        plots.calibration(PPCA(2).fit(IRIS.data))
+
+
 def test_calibration_of_a_rule_keeps_its_number_of_components():
     model = PPCA("bic").fit(IRIS.data)  # rules that read a spectrum cannot be asked again
     plots.calibration(model, IRIS.data).draw_without_rendering()

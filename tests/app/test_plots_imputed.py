@@ -11,9 +11,9 @@ from scipy import stats
 from sklearn.datasets import load_iris
 
 from dualpca import PCA, PPCA, CopulaPPCA, FactorAnalysis, Imputer, plots
-from dualpca.app.calibration import deal
 from dualpca.app.plots._canvas import BLUE, VERMILION
 from dualpca.app.plots.imputed import overimputed
+from dualpca.gaussian.calibration import deal
 
 RNG = np.random.default_rng(0)
 FULL = load_iris().data
@@ -169,7 +169,7 @@ def test_entries_are_predicted_as_dense_conditioning_says():
     model = PPCA(2).fit(np.tile(FULL, (2, 1)))  # parameters count as known
     found = overimputed(model, GAPS, 0.9, folds=4, refit=False)
     C, mean = model.get_covariance(), model.mean_
-    for row, column, truth, guess, low, high in list(zip(*found, strict=True))[::37]:
+    for row, column, truth, guess, low, high, away in list(zip(*found, strict=True))[::37]:
         assert truth == GAPS[row, column]
         rest = np.flatnonzero(~np.isnan(GAPS[row]) & (np.arange(4) != column))
         weights = np.linalg.solve(C[np.ix_(rest, rest)], C[rest, column])
@@ -177,6 +177,7 @@ def test_entries_are_predicted_as_dense_conditioning_says():
         spread = np.sqrt(C[column, column] - weights @ C[rest, column])
         reach = stats.norm.ppf(0.95) * spread
         np.testing.assert_allclose([guess, low, high], expected + np.array([0, -reach, reach]))
+        assert away == pytest.approx(abs(truth - expected) / spread)
     assert len(found.truth) == np.sum(~np.isnan(GAPS))
 
 

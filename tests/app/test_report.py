@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -383,6 +384,19 @@ def test_unusual_rows_are_named_with_their_columns():
     assert "row r17" in section.parts[0].finding
 
 
+def test_ordinary_rows_of_a_small_table_are_beyond_the_limit_of_a_density_as_often_as_it_says():
+    rng, beyond, fewer = np.random.default_rng(0), [], []
+    for _ in range(25):
+        places = np.repeat([[0.0], [7.0]], 25, axis=0)
+        rows = places + rng.normal(size=(50, 1)) + rng.normal(size=(50, 6))
+        about = subject(dp.MixturePPCA(2, 1, random_state=0), rows)
+        found, limit = trust.left_out_densities(about, np.arange(50))
+        beyond.append(np.mean(found > limit))
+        fewer.append(np.mean(-np.asarray(about.model.score_samples(about.rows(about.X))) > limit))
+    assert abs(np.mean(beyond) - 0.05) < 3 * np.std(beyond) / 5 < 0.03
+    assert np.mean(fewer) < 0.02  # rows that the model has seen
+
+
 def test_calibration_of_the_right_model_is_right():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(900, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(900, 6))
@@ -391,9 +405,9 @@ def test_calibration_of_the_right_model_is_right():
     assert np.abs(found.coverage - found.levels).max() < 0.08
     assert error < 0.9 * plain
     assert trust.verdict(found) == "as confident as it should be"
-    low = found._replace(coverage=found.coverage - 0.2)
-    assert trust.verdict(low) == "overconfident"
-    assert "cautious" in trust.verdict(found._replace(coverage=found.coverage + 0.2))
+    for scale, word in ((1.6, "overconfident"), (0.6, "cautious")):
+        further = found.entries._replace(distance=scale * found.entries.distance)
+        assert word in trust.verdict(replace(found, entries=further))
 
 
 def test_samples_of_the_data_s_own_law_cannot_be_told_apart():

@@ -5,7 +5,8 @@ What several share: `_types` and `_checks` (input), `_attributes` (what is fitte
 `_linear` and `_kernel` (what linear and kernel models can do). Every other file is one estimator:
 `pca`, `ppca`, `bayesian`, `robust`, `factor`, `canonical`, `imputer`, `copula`, `supplementary`,
 `mixture`, `hidden_markov`, `sequence_classifier`, `kernel`, `dual`, `probabilistic_kernel`, `twin`,
-`generator`, `kernel_search`. `saving` writes and reads them.
+`generator`, `kernel_search`. `saving` writes and reads them; `calibrating` asks whether their
+intervals can be trusted, `conformal` gives others that hold for any law of the rows.
 """
 
 from importlib import import_module

@@ -16,7 +16,7 @@ from dualpca.data import Units, has_missing, refuse_infinite, refuse_nonfinite
 from dualpca.errors import DependenceWarning, expected, warn
 from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._imputations import with_imputations
+from dualpca.estimators._imputations import calibration, with_imputations
 from dualpca.estimators._shell import Estimator, average_density, on_rows
 from dualpca.estimators._types import Columns, Rows, Seed, Weights
 from dualpca.gaussian import Factors, Judge, Outliers, ParameterErrors, Reference, Statistics
@@ -597,6 +597,7 @@ class LatentEstimator(LinearEstimator):
         return _checks.as_frames(tables, X)
 
     with_imputations = with_imputations
+    calibration = calibration
 
     @on_rows(chunked=False)
     def conditional(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, MultiOutputMixin, TransformerMixin
@@ -19,6 +19,9 @@ from dualpca.estimators._attributes import attribute
 from dualpca.estimators._shell import Estimator, iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Column, Rows, Seed, Weights
 from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
+
+if TYPE_CHECKING:
+    from dualpca.gaussian.calibration import Calibration
 
 
 @parametrized
@@ -468,6 +471,58 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
                     _checks.as_frame(self._home(backend.cast_like(part, like), origin), origin)
                 )
         return tuple(tables)
+
+    def calibration(
+        self,
+        X: Rows,
+        y: Column,
+        *,
+        levels: float | Sequence[float] | None = None,
+        folds: int = 10,
+        random_state: Seed = 0,
+    ) -> Calibration:
+        """Hide entries of both views, fill them by refits, and count how many intervals contain.
+
+        Parameters
+        ----------
+        X, y : arrays or frames of shape (n, d_x) and (n, d_y)
+            The training tables, with missing values or without.
+        levels : float or sequence of float, default=None
+            Nominal levels of the intervals. None is 0.1, 0.2, ..., 0.9 and 0.95.
+        folds : int, default=10
+            The observed entries of every row are dealt to so many folds, and each fold is hidden
+            once from a fit with as many components.
+        random_state : None, int, Generator or RandomState, default=0
+            Which entries are hidden together.
+
+        Returns
+        -------
+        Calibration
+            As from `PPCA.calibration`, the columns of X and then those of y.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dualpca import CCA
+        >>> rng = np.random.default_rng(0)
+        >>> z = rng.normal(size=(200, 1))
+        >>> X, Y = z + rng.normal(size=(200, 3)), z + rng.normal(size=(200, 2))
+        >>> CCA(1).fit(X, Y).calibration(X, Y).at(0.9).coverage.round(2)
+        array([0.9])
+        """
+        from dualpca.estimators.calibrating import calibrated_views, floats_of  # seldom asked for
+        from dualpca.gaussian.calibration import LEVELS
+
+        rows = self._given(X, "calibration")
+        other = self._asked_second(y, rows, "calibration")
+        views = floats_of(rows), floats_of(other)
+        names = [f"x{j}" for j in range(views[0].shape[1])]
+        names = [str(name) for name in getattr(self, "feature_names_in_", names)]
+        names += [str(name) for name in getattr(y, "columns", ())] or [
+            f"y{j}" for j in range(views[1].shape[1])
+        ]
+        asked = LEVELS if levels is None else levels
+        return calibrated_views(self, views, names, asked, folds, random_state)
 
     def score_samples(self, X: Rows | None = None, y: Column | None = None) -> Array:
         """Return the log-density of what each row observed of the views given.

@@ -17,7 +17,7 @@ from dualpca.data.kinds import Entries, library_of, opened_table
 from dualpca.errors import expected
 from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute
-from dualpca.estimators._imputations import with_imputations
+from dualpca.estimators._imputations import calibration, with_imputations
 from dualpca.estimators._shell import (
     Estimator,
     OnRows,
@@ -644,6 +644,7 @@ class CopulaPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         ]
 
     with_imputations = with_imputations
+    calibration = calibration
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> Any:
         """Draw new rows: a table like that of the fit.

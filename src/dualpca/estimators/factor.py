@@ -167,6 +167,7 @@ class FactorAnalysis(LinearEstimator):
     impute = LatentEstimator.impute
     sample_imputations = LatentEstimator.sample_imputations
     with_imputations = LatentEstimator.with_imputations
+    calibration = LatentEstimator.calibration
     conditional = LatentEstimator.conditional
     _errors = LatentEstimator._errors
 

@@ -18,7 +18,7 @@ from dualpca.data.kinds import has_other_columns, library_of
 from dualpca.errors import expected
 from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
-from dualpca.estimators._imputations import with_imputations
+from dualpca.estimators._imputations import calibration, with_imputations
 from dualpca.estimators._linear import drawn_parameters, drawn_tables
 from dualpca.estimators._shell import AUTO, Estimator, on_rows, parametrized
 from dualpca.estimators._types import Column, Columns, Kinds, Rows, Seed, Weights
@@ -490,6 +490,7 @@ class Imputer(OneToOneFeatureMixin, TransformerMixin, Estimator):
         return _checks.as_frames(self._kept_within(tables, X), X)
 
     with_imputations = with_imputations
+    calibration = calibration
 
     def _refuse_chunked(self, X: Rows) -> None:
         """Refuse what needs all rows of a chunked table."""

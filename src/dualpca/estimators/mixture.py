@@ -17,6 +17,7 @@ from dualpca.data import InMemoryTable, Units, chunked_table, require_in_memory
 from dualpca.errors import DegenerateError, expected
 from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute, unit_of_columns
+from dualpca.estimators._imputations import calibration
 from dualpca.estimators._shell import (
     Estimator,
     average_density,
@@ -653,6 +654,8 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if spread is None:
             return filled
         return filled, xp.where(missing, spread, xp.zeros_like(spread))
+
+    calibration = available_if(lambda self: self.kernel is None)(calibration)
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> tuple[Array, Array]:
         """Draw rows and the components they come from, as scikit-learn's GaussianMixture does.

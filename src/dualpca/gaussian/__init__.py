@@ -1,15 +1,16 @@
 """From a `Spectrum` to a Gaussian: the closed forms for q and σ², and the floors of σ².
 
 Iterative fits have formulas of their own for σ², in the M steps of `models`; they share its floors.
-Models use `rules`, `observed`, `selection` and `loadings` as modules; what others use is listed
-below.
+Models use `rules`, `observed`, `selection` and `loadings` as modules, estimators and the
+application `calibration`; what others use is listed below.
 
 Read `spiked` (the density), `rules` (σ², relevance), `selection` (q), `observed` (conditioning
 on what each row observed), `reference` (what the training rows say of T² and SPE),
 `control_limits` (T² and SPE of rows, and their limits), `estimated` (what errors of parameters add
 to posteriors), `drawn` (the same by draws of them, for factor analysis), `loadings`,
 `supplementary` (columns and rows beside the model), `pooling` (completed tables), `fits`
-(regressions of other packages, for it) and `wishart`.
+(regressions of other packages, for it), `calibration` (how many hidden entries intervals contain)
+and `wishart`.
 """
 
 from dualpca.gaussian.control_limits import (

@@ -39,6 +39,10 @@ COMMANDS = {
         "_look",
         "Score rows: log-density, distances with their limits, and which rows are unusual.",
     ),
+    "calibrate": (
+        "_look",
+        "Hide known entries of a table, and count how many intervals for them contain.",
+    ),
     "inspect": ("_look", "Show what is in a model file."),
     "compare": (
         "_compare",

@@ -40,12 +40,14 @@ from dualpca.app.cli._running import (
     run,
 )
 from dualpca.app.cli._session import (
+    Job,
     at_once,
     keep_inputs,
     keep_other_kinds,
     lengths_of,
     open_table,
     prepared,
+    start,
 )
 from dualpca.app.tables import reading
 from dualpca.app.tables.columns import Preparation, kind_words
@@ -747,6 +749,32 @@ def fit_here(
     if scaled:
         note(f"{STANDARDIZED}.")
     return Made(model, prep, table, apart)
+
+
+def job_of(
+    model: str | None,
+    data: str,
+    source: Source,
+    choice: Choice,
+    id_column: str | None,
+    asked: tuple[str | None, bool | None, int, str | None],
+    *,
+    only: str | None = None,
+    output: str | None = None,
+    defuse: bool = False,
+) -> Job:
+    """Return a model and the table that it fills: from its file, or fitted to the table here.
+
+    `asked` are components, whether to standardise, the seed and the name of the model to fit;
+    `only` is its name where none is given.
+    """
+    components, standardize, seed, name = asked
+    if model is not None:
+        refuse_fitting(model, choice, components, standardize, name)
+        return start(model, data, id_column, source.reading(), output=output, defuse=defuse)
+    given = (components, standardize, seed, name or only)
+    made = fit_here(data, source, choice, id_column, *given, rule="cv")
+    return Job(made.model, made.prep, made.table, made.prep.identifier, None, defuse=defuse)
 
 
 # --- dualpca select ----------------------------------------------------------------------------

@@ -38,6 +38,8 @@ from dualpca.app.cli._running import (
 )
 from dualpca.app.cli._session import (
     at_once,
+    check_picture,
+    draw_picture,
     features_of,
     keep_inputs,
     keep_other_kinds,
@@ -52,7 +54,6 @@ from dualpca.app.live.records import Layout, Records
 from dualpca.app.live.words import sensor_words, title
 from dualpca.app.tables.columns import Preparation, of_table
 from dualpca.app.tables.times import NONE, TimeAxis, find_time
-from dualpca.data import replacing
 from dualpca.errors import ModelFileError
 
 # --- monitor -----------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def monitor(
         keep_inputs([target, chart], [data])
         keep_other_kinds(target, "model", force)
         if chart is not None:
-            _check_picture(chart, force)
+            check_picture(chart, force)
         fresh = _monitor_of(name, components, arl, statistics, lags, trim, seed, setting or [])
         table = at_once(open_table(data, source.reading(), id_column), None, seed, in_order=True)
         frame = table.frame()
@@ -151,7 +152,7 @@ def monitor(
         found = {"output": target, **_facts(fresh, rows), "columns": prep.features}
         found |= {"time": None if axis is None else axis.name, "identifier": prep.identifier}
         if chart is not None:
-            found["chart"] = _drawn(fresh, chart)
+            found["chart"] = draw_picture(chart, "control_chart", fresh)
         return found
 
     run("monitor", as_json, work, _monitor_words)
@@ -275,27 +276,6 @@ def _episode_words(one: dict[str, Any]) -> str:
     return f"{rows}{when}: {what}, up to {one['peak']:.2g} × the limit" + (
         f"; {which}" if which else ""
     )
-
-
-PICTURES = (".png", ".svg", ".pdf")
-
-
-def _check_picture(path: str, force: bool) -> None:
-    """Refuse a picture that cannot be written, before the fit."""
-    ending = Path(path).suffix.lower()
-    if ending not in PICTURES:
-        raise UsageError(f"--chart {path}: expected one of {', '.join(PICTURES)}.")
-    keep_other_kinds(path, "text" if ending == ".svg" else "other", force)
-
-
-def _drawn(fitted: Any, path: str) -> str:
-    """Draw the control chart of the table, and return the name of the picture."""
-    from dualpca.app import plots
-
-    figure = plots.control_chart(fitted)
-    with replacing(path) as file:
-        figure.savefig(file, format=Path(path).suffix[1:].lower())
-    return path
 
 
 # --- watch -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`dualpca score` and `inspect`: what a model says about rows, and about itself."""
+"""`dualpca score`, `inspect` and `calibrate`: what a model says about rows, and about itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ import numpy as np
 import polars as pl
 import typer
 
-from dualpca.app.cli._fit import summary
+from dualpca.app.cli._fit import (
+    FITTED_HERE,
+    ModelOrTable,
+    NameHere,
+    TableOfModel,
+    job_of,
+    model_and_table,
+    refuse_lonely,
+    summary,
+)
 from dualpca.app.cli._running import (
+    Choice,
+    Components,
     Data,
     Defuse,
     Force,
@@ -18,16 +29,30 @@ from dualpca.app.cli._running import (
     Lengths,
     Level,
     Model,
+    SampleRows,
+    Seed,
     SequenceColumn,
     Source,
+    Standardize,
     plain,
     refuse_json_and_table,
     run,
 )
-from dualpca.app.cli._session import Job, check_output, keep_inputs, names_of, start, units_of
+from dualpca.app.cli._session import (
+    Job,
+    at_once,
+    check_output,
+    check_picture,
+    draw_picture,
+    keep_inputs,
+    names_of,
+    start,
+    units_of,
+)
 from dualpca.app.tables.columns import Preparation, kind_words
 from dualpca.errors import ModelFileError
 from dualpca.files.fields import escaped, hints_of, is_record
+from dualpca.gaussian.calibration import TOLD, Calibration
 
 RELATIVE = "log_likelihood_ratio"
 """How much likelier a row is than if its columns were independent: of columns of any kind."""
@@ -382,4 +407,93 @@ def _name(name: str) -> str:
 
 APART = ("file", "model", "version", "columns", "parameters", "arrays", "metadata")
 
-COMMANDS = {"score": score, "inspect": inspect}
+# --- dualpca calibrate ---------------------------------------------------------------------------
+
+
+def calibrate(
+    first: ModelOrTable,
+    data: TableOfModel = None,
+    *,
+    folds: Annotated[
+        int,
+        typer.Option(
+            "--folds", min=2, help="Known entries are dealt to so many folds; one fit each."
+        ),
+    ] = 10,
+    chart: Annotated[
+        str | None, typer.Option("--chart", help="Picture to write: PNG, SVG or PDF.")
+    ] = None,
+    name: NameHere = None,
+    components: Components = None,
+    standardize: Standardize = None,
+    choice: Choice,
+    id_column: Identifier = None,
+    sample_rows: SampleRows = None,
+    source: Source,
+    seed: Seed = 0,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Hide known entries of a table, and count how many intervals for them contain.
+
+    Each known entry is hidden once, and filled by a fit to the others. Standard deviations that
+    `dualpca impute --std` writes are to be multiplied by the factor of a level.
+    """
+    model, table = model_and_table(first, data)
+    printed: list[str] = []
+
+    def work() -> dict[str, Any]:
+        refuse_lonely(table)
+        if chart is not None:
+            keep_inputs([chart], [model, table])
+            check_picture(chart, force)
+        asked = (components, standardize, seed, name)
+        job = job_of(model, table, source, choice, id_column, asked)
+        rows = job.rows(at_once(job.table, sample_rows, seed).frame())
+        if not hasattr(job.model, "calibration"):
+            raise TypeError(
+                f"{type(job.model).__name__} has no intervals for missing entries: "
+                f"{', '.join(FITTED_HERE)} have (dualpca fit --model)."
+            )
+        counted = job.model.calibration(rows, folds=folds, random_state=seed)
+        printed.append(str(counted))
+        found = calibrated(counted, type(job.model).__name__)
+        if chart is not None:
+            found["chart"] = draw_picture(chart, "calibration", counted)
+            printed.append(f"Wrote {chart}.")
+        return found
+
+    run("calibrate", as_json, work, lambda found: "\n".join(printed))
+
+
+def calibrated(found: Calibration, model: str) -> dict[str, Any]:
+    """Return what hidden entries say of the intervals of a model, for JSON."""
+    levels, told = found.levels, found.at(TOLD)
+    low, high = found.factor_interval
+    values = (levels, found.coverage, found.error, found.factor, low, high)
+    names = ("level", "coverage", "error", "factor", "factor_low", "factor_high")
+    each = zip(found.names, told.hidden_by_column, told.coverage_by_column[:, 0], strict=True)
+    result: dict[str, Any] = {
+        "model": model,
+        "rows": found.n_rows,
+        "hidden": found.n_hidden,
+        "folds": found.n_folds,
+        "levels": [dict(zip(names, one, strict=True)) for one in zip(*values, strict=True)],
+        "columns": [
+            {"column": column, "hidden": int(count), "coverage": float(share)}
+            for column, count, share in each
+            if count
+        ],
+        "columns_level": TOLD,
+    }
+    if found.categories is not None and found.categories.stated.size:
+        stated = found.categories
+        result["categories"] = {
+            "hidden": int(stated.stated.size),
+            "stated": float(stated.stated.mean()),
+            "right": float(stated.right.mean()),
+        }
+    return result
+
+
+COMMANDS = {"calibrate": calibrate, "score": score, "inspect": inspect}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
@@ -18,7 +19,7 @@ from dualpca.app.tables.columns import Preparation, guessed, of_table
 from dualpca.app.tables.reading import Reading, TableFile, codes_in
 from dualpca.app.tables.text import MISSING, Codes, TableError, added
 from dualpca.app.tables.times import NONE
-from dualpca.data import target_of
+from dualpca.data import replacing, target_of
 from dualpca.errors import ModelFileError, expected
 
 # --- tables to fit -----------------------------------------------------------------------------
@@ -471,6 +472,27 @@ HELD = {
     "other": "something else",
 }
 """What files hold, in words."""
+
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def check_picture(path: str, force: bool, option: str = "--chart") -> None:
+    """Refuse a picture that cannot be written, before any work."""
+    ending = Path(path).suffix.lower()
+    if ending not in PICTURES:
+        raise UsageError(f"{option} {path}: expected one of {', '.join(PICTURES)}.")
+    keep_other_kinds(path, "text" if ending == ".svg" else "other", force)
+
+
+def draw_picture(path: str, plot: str, *arguments: Any) -> str:
+    """Write a figure of `plots`, and return the name of the file."""
+    from dualpca.app import plots
+
+    figure = getattr(plots, plot)(*arguments)
+    with replacing(path) as file:
+        figure.savefig(file, format=Path(path).suffix[1:].lower())
+    return path
 
 
 def keep_other_kinds(output: str, kind: str, force: bool = False) -> None:

@@ -18,10 +18,9 @@ from dualpca.app.cli._fit import (
     ModelOrTable,
     NameHere,
     TableOfModel,
-    fit_here,
+    job_of,
     model_and_table,
     name_of,
-    refuse_fitting,
     refuse_lonely,
 )
 from dualpca.app.cli._running import (
@@ -209,14 +208,14 @@ def impute(
         keep_inputs([target], [model] if force else [model, table], replaceable=table)
         keep_inputs(extra, [model, table])
         check_output(target, *extra, force=force)
-        if model is None:
-            only = "ppca" if std else "copula" if probabilities else None  # can say that
-            given = (components, standardize, seed, name or only)
-            made = fit_here(table, source, choice, id_column, *given, rule="cv")
-            job = Job(made.model, made.prep, made.table, made.prep.identifier, None, defuse=defuse)
-        else:
-            refuse_fitting(model, choice, components, standardize, name)
-            job = start(model, table, id_column, source.reading(), output=target, defuse=defuse)
+        only = "ppca" if std else "copula" if probabilities else None  # can say that
+        asked = (components, standardize, seed, name)
+        job = job_of(
+            *(model, table, source, choice, id_column, asked),
+            only=only,
+            output=target,
+            defuse=defuse,
+        )
         _check_able(job, std, probabilities)
         filling = _Filling(job, np.random.default_rng(seed), draws)
         filling.count_digits()

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 import dualpca
-from dualpca.app.calibration import quietly
 from dualpca.app.plots._canvas import (
     DASHED,
     Floats,
@@ -30,10 +29,10 @@ from dualpca.app.plots._canvas import (
     need,
     row_names,
 )
-from dualpca.app.plots.imputed import refittable
 from dualpca.app.plots.loadings import axis_words, check_axes, draw_arrows, scaled_loadings
 from dualpca.arrays import backend
 from dualpca.errors import expected
+from dualpca.estimators.calibrating import quietly, refittable
 from dualpca.gaussian import Supplementary
 
 # --- the correlation circle --------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,19 +12,8 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
-from sklearn.base import clone
+from scipy import stats
 
-from dualpca.app.calibration import (
-    LEVELS,
-    Calibration,
-    Overimputed,
-    binomial_band,
-    calibrate,
-    deal,
-    hide,
-    quietly,
-)
 from dualpca.app.plots._canvas import (
     SMALL,
     Floats,
@@ -33,13 +22,21 @@ from dualpca.app.plots._canvas import (
     Sheet,
     canvas,
     check_level,
-    floats_of,
     is_missing,
     mark,
     mixed,
     need,
 )
 from dualpca.errors import expected
+from dualpca.estimators.calibrating import hideable_numbers, predicted
+from dualpca.gaussian.calibration import (
+    LEVELS,
+    Calibration,
+    Overimputed,
+    checked_levels,
+    deal,
+    hide,
+)
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
@@ -462,7 +459,7 @@ def overimpute(
     _need_intervals(model, "overimpute")
     check_level(level)
     names, cells = _cells(X)
-    numbers = _numbers(model, X)
+    numbers = hideable_numbers(model, cast(Any, X))
     usable: Bools = np.any(~np.isnan(numbers), axis=0)
     if columns is None:
         gaps = np.where(usable, _absent(cells).sum(axis=0), 0.0)
@@ -490,27 +487,8 @@ def overimputed(
     model: Any, X: Any, level: float, *, folds: int = 5, refit: bool = True, random_state: int = 0
 ) -> Overimputed:
     """Return every measured number as the rest of its row predicts it, with an interval."""
-    numbers = _numbers(model, X)
-    parts = []
-    for hidden in deal(numbers, folds, np.random.default_rng(random_state)):
-        partial = _without(X, hidden)
-        with quietly():
-            fitted = refittable(model).fit(partial) if refit else model
-            guess, low, high = _interval(fitted, partial, level)
-        row, column = np.nonzero(hidden)
-        parts.append((row, column, numbers[hidden], guess[hidden], low[hidden], high[hidden]))
-    return Overimputed(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-
-
-def _interval(model: Any, partial: Any, level: float) -> tuple[Floats, Floats, Floats]:
-    """Return filled tables with the ends of their intervals, (n, d) each."""
-    if hasattr(model, "column_kinds_"):
-        found = model.impute(partial, return_interval=True, level=float(level))
-        guess, low, high = (_numbers(model, table) for table in found)
-        return guess, low, high
-    mean, std = (np.asarray(part) for part in model.impute(partial, return_std=True))
-    reach = float(special.ndtri((1 + level) / 2)) * std
-    return mean, mean - reach, mean + reach
+    parts = deal(hideable_numbers(model, X), folds, np.random.default_rng(random_state))
+    return predicted(model, X, parts, level, refit=refit)[0]
 
 
 def _draw_over(ax: Axes, ink: Ink, found: Overimputed, name: str) -> None:
@@ -591,7 +569,7 @@ NO_STEPS = "Models that are fitted in steps have them, such as PPCA of a table w
 
 def calibration(
     model: Any,
-    X: ArrayLike,
+    X: ArrayLike | None = None,
     *,
     share: float = 0.1,
     levels: Sequence[float] = LEVELS,
@@ -606,9 +584,10 @@ def calibration(
 
     Parameters
     ----------
-    model : PPCA, FactorAnalysis, MixturePPCA or CopulaPPCA
-        A fitted model.
-    X : array or frame of shape (n, d)
+    model : PPCA, FactorAnalysis, MixturePPCA or CopulaPPCA, or a Calibration
+        A fitted model, whose entries are hidden once; or what its method `calibration` found, which
+        hides every entry in turn. The latter is drawn as it is: no other argument but `ax` counts.
+    X : array or frame of shape (n, d), default=None
         With or without NaN; only observed entries are hidden, and only numbers: categories have no
         intervals.
     share : float, default=0.1
@@ -633,25 +612,22 @@ def calibration(
     >>> from sklearn.datasets import load_iris
     >>> from dualpca import PPCA
     >>> X = load_iris().data
-    >>> figure = calibration(PPCA(2).fit(X), X)
+    >>> figure = calibration(PPCA(2).fit(X).calibration(X))
     >>> figure.axes[0].get_xlabel()
     'nominal coverage'
     """
+    if isinstance(model, Calibration):
+        return _drawn(model, ax)
     _need_intervals(model, "calibration")
-    numbers = _numbers(model, X)
-    hidden = hide(numbers, share, np.random.default_rng(random_state))
-    partial = _without(X, hidden)
-    if refit:
-        with quietly():
-            model = refittable(model).fit(partial)
-    if hasattr(model, "column_kinds_"):
-        return _drawn(_covered(model, partial, numbers, hidden, levels), ax)
-
-    def impute(_: Floats) -> tuple[Floats, Floats]:
-        mean, std = model.impute(partial, return_std=True)
-        return np.asarray(mean), np.asarray(std)
-
-    return _drawn(calibrate(impute, numbers, hidden, levels), ax)
+    if X is None:
+        raise ValueError(expected("X", "a table, unless model is a Calibration", X))
+    p = checked_levels(levels)
+    rows = cast(Any, X)
+    numbers = hideable_numbers(model, rows)
+    hidden = [hide(numbers, share, np.random.default_rng(random_state))]
+    found = predicted(model, rows, hidden, refit=refit)[0]
+    names = tuple(map(str, range(numbers.shape[1])))
+    return _drawn(Calibration(p, found, None, names, len(numbers), 1), ax)
 
 
 NO_INTERVALS = "PPCA, FactorAnalysis, MixturePPCA and CopulaPPCA fill entries with intervals."
@@ -663,52 +639,6 @@ def _need_intervals(model: Any, plot: str) -> None:
     need(model, plot, what, "impute", instead=NO_INTERVALS)
     if hasattr(model, "correlations_"):  # CCA fills one table from another
         need(model, plot, what, "fill", instead=NO_INTERVALS)
-
-
-def refittable(model: Any) -> Any:
-    """Return an unfitted copy with as many components; columns keep their kinds."""
-    q = getattr(model, "n_components_", None)
-    fixed: dict[str, Any] = {} if q is None or np.ndim(q) else {"n_components": int(q)}
-    if hasattr(model, "n_mixtures_"):
-        fixed["n_mixtures"] = int(model.n_mixtures_)
-    return clone(model).set_params(**fixed)
-
-
-def _numbers(model: Any, X: Any) -> Floats:
-    """Return the table as numbers, (n, d); NaN in columns of categories, which are not hidden."""
-    kinds = getattr(model, "column_kinds_", None)
-    if kinds is None:
-        return floats_of(X)
-    cells = np.array(X, dtype=object)
-    usable = [kind in ("continuous", "count") for kind in kinds.values()]
-    table = np.full(cells.shape, np.nan)
-    table[:, usable] = floats_of(cells[:, usable])
-    return table
-
-
-def _without(X: Any, hidden: Any) -> Any:
-    """Return a table without the hidden entries, of the same kind."""
-    if hasattr(X, "mask"):  # pandas
-        return X.mask(hidden)
-    if hasattr(X, "columns"):
-        gone = zip(X.iter_columns(), hidden.T, strict=True)
-        return X.with_columns([column.set(type(column)(at), None) for column, at in gone])
-    values = np.array(X)
-    return np.where(hidden, np.nan, values if values.dtype.kind == "O" else values.astype(float))
-
-
-def _covered(
-    model: Any, partial: Any, truth: Floats, hidden: Any, levels: Sequence[float]
-) -> Calibration:
-    """Return how often intervals by quantiles contain the hidden values, level by level."""
-    p, inside = np.asarray(levels, dtype=np.float64), []
-    n = int(hidden.sum())
-    for level in p:
-        _, low, high = model.impute(partial, return_interval=True, level=float(level))
-        ends = [_numbers(model, end)[hidden] for end in (low, high)]
-        inside.append(np.mean((ends[0] <= truth[hidden]) & (truth[hidden] <= ends[1])))
-    low, high = binomial_band(n, p)
-    return Calibration(p, np.array(inside), low, high, n)
 
 
 def _drawn(found: Calibration, place: Place) -> Figure:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dualpca.app.calibration import Overimputed
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.figures import (
     BLUE,
@@ -31,6 +30,7 @@ from dualpca.app.report.figures import (
 from dualpca.app.report.page import Part, Section, Several
 from dualpca.app.report.subject import LeftOut, MixedSubject, Subject, need, quietly, thinned
 from dualpca.app.tables.columns import plain
+from dualpca.gaussian.calibration import Overimputed
 
 DRAWS, ROWS, COLUMNS = 5, 2000, 6
 """Completed tables, rows that are completed, and columns that are drawn."""

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from dualpca.app.calibration import Overimputed, hide
 from dualpca.app.report import beside, data, imputed, places, through_time, trust
 from dualpca.app.report.data import counted, percent
 from dualpca.app.report.directions import ARROWS, REACH, Loadings, drawn_arrow, drawn_loadings
@@ -40,6 +39,7 @@ from dualpca.app.report.figures import (
 from dualpca.app.report.page import Part, Section, Several, Table
 from dualpca.app.report.subject import LeftOut, MixedSubject, thinned
 from dualpca.app.tables.columns import plain
+from dualpca.gaussian.calibration import Overimputed, combined, deal
 
 # --- what the columns hold ---------------------------------------------------------------------
 
@@ -531,11 +531,11 @@ def _surprising(subject: MixedSubject, rows: Ints) -> list[list[tuple[float, str
 
 # --- entries filled ----------------------------------------------------------------------------
 
-SHARE = 0.1
-"""Share of the known entries that is hidden."""
+FOLDS = 10
+"""To which the known entries are dealt; a fold is hidden at a time."""
 ROWS = 1000
 ROUNDS, SMALL = 3, 20_000
-"""Rounds of hiding, for tables of at most so many entries."""
+"""Folds that are hidden in turn, in tables of at most so many entries; one in larger ones."""
 FEWEST = 10
 SURE = (0.0, 0.5, 0.7, 0.9, 1.0)
 """Ends of the classes of probability."""
@@ -557,26 +557,28 @@ class Hidden(NamedTuple):
     def over(self) -> Overimputed:
         """Return the numbers with their ranges."""
         n = ~np.isnan(self.inside)
-        values = (part[n] for part in (self.truth, self.guess, self.low, self.high))
-        return Overimputed(self.row[n], self.column[n], *values)
+        truth, guess, low, high = (
+            part[n] for part in (self.truth, self.guess, self.low, self.high)
+        )
+        unknown = np.full(int(n.sum()), np.nan)  # quantiles have no standard deviations
+        return Overimputed(self.row[n], self.column[n], truth, guess, low, high, unknown)
 
 
 def hidden_entries(subject: MixedSubject) -> Hidden:
-    """Hide known entries, in a few rounds if the table is small; refit, fill and compare."""
+    """Hide known entries, in a few folds if the table is small; refit, fill and compare."""
     at = subject.some(ROWS, salt=6)
     X, known = subject.X[at], ~subject.missing[at] & ~subject.bounded[at]
     rng = np.random.default_rng([subject.seed, 6])
-    seen, parts = np.zeros(X.shape, dtype=bool), []
-    table = subject.of(at)
-    for _ in range(ROUNDS if X.size <= SMALL else 1):
-        now = hide(np.where(known, X, np.nan), SHARE, rng) & ~seen
-        if not seen.any() and now.sum() < FEWEST:
-            raise LeftOut(f"too few entries to hide: {int(now.sum())}.")
+    masks = deal(np.where(known, X, np.nan), FOLDS, rng)[: ROUNDS if X.size <= SMALL else 1]
+    if not masks or masks[0].sum() < FEWEST:
+        raise LeftOut(f"too few entries to hide: {int(masks[0].sum()) if masks else 0}.")
+    table, parts = subject.of(at), []
+    for now in masks:
         columns = zip(table.iter_columns(), now.T, strict=True)
         partial = pl.DataFrame([one.set(pl.Series(where), None) for one, where in columns])
         parts.append(_filled(subject, partial, X, known & ~now, now))
-        seen |= now
-    return Hidden(*(np.concatenate(one) for one in zip(*parts, strict=True)))
+    found: Hidden = combined(parts)
+    return found
 
 
 def _filled(subject: MixedSubject, partial: pl.DataFrame, X: Floats, left: Any, now: Any) -> Hidden:
@@ -617,9 +619,10 @@ def filled(subject: MixedSubject) -> Section:
     sure = _stated(found)
     return Section(
         "How well entries are filled",
-        f"Some of the entries that are known ({percent(SHARE)}) were hidden, the model was fitted "
-        "without them, and they were filled from what was left of their rows. A dot at 1 means no "
-        "better than the column's median, or its most frequent level; at 0 every entry is right.",
+        f"Some of the entries that are known ({percent(1 / FOLDS)}) were hidden, the model was "
+        "fitted without them, and they were filled from what was left of their rows. A dot at 1 "
+        "means no better than the column's median, or its most frequent level; at 0 every entry is "
+        "right.",
         "columns with dots far to the left: the others tell what they are. Columns at 1 or beyond "
         "cannot be told from the others, and what is filled in there is a typical value.",
         [*parts, *([sure] if sure else [])],

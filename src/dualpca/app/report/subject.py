@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 
 import dualpca
-from dualpca.app.calibration import quietly as quietly
 from dualpca.app.report.figures import Floats, Ints, said
 from dualpca.app.tables import columns
 from dualpca.app.tables.columns import Preparation, coded, level_words
 from dualpca.app.tables.times import NONE, TimeAxis, find_time, read_time
 from dualpca.arrays import cached_property
 from dualpca.errors import DualPCAError, expected
+from dualpca.estimators.calibrating import quietly as quietly
 
 ROWS = ("impute", "reconstruct", "sample_imputations")
 """Methods that return rows, which come back in the units of the table."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
-from dualpca.app.calibration import Calibration, Overimputed, calibrate, hide
 from dualpca.app.report import imputed
 from dualpca.app.report.data import percent
 from dualpca.app.report.figures import (
@@ -31,6 +30,17 @@ from dualpca.app.report.figures import (
 )
 from dualpca.app.report.page import Section, Table
 from dualpca.app.report.subject import LeftOut, Subject, need, thinned
+from dualpca.estimators.calibrating import quietly, refittable
+from dualpca.estimators.conformal import conformal
+from dualpca.gaussian.calibration import (
+    LEVELS,
+    TOLD,
+    Calibration,
+    Overimputed,
+    combined,
+    deal,
+    gaussian_entries,
+)
 
 # --- unusual rows ------------------------------------------------------------------------------
 
@@ -45,8 +55,10 @@ REASONS = 3
 REASONED, VERDICT = 500, 3
 """Unusual rows that are asked for their columns, and columns that the verdict names."""
 TAIL = 0.05
-"""Share of the model's own samples below the limit of the density."""
+"""Share of ordinary rows beyond the limit of the density."""
 SAMPLES = 2000
+LEFT = 5
+"""Folds of rows, each judged by a fit to the others."""
 FAR = 2.5
 """Multiple of the expected number of unusual rows that counts as many."""
 LEAST = 1e-3
@@ -303,17 +315,40 @@ def _by_novelty(subject: Subject) -> Section:
 
 
 def _by_density(subject: Subject) -> Section:
-    at = subject.some(SLOW, salt=5)
     if not subject.complete:
         raise LeftOut("densities of rows with different missing entries cannot be compared.")
-    density = subject.asked("score_samples", subject.X[at])
-    rows = subject.sampled(SAMPLES)
-    limit = float(np.quantile(subject.asked("score_samples", rows), TAIL))
+    at = subject.some(ROWS, salt=5)
+    improbable, limit = left_out_densities(subject, at)
     words = (
-        "How improbable each row is under the model (minus its log-density). Of the model's own "
-        f"samples {percent(TAIL)} lie beyond the dashed line."
+        "How improbable each row is (minus its log-density) under the model fitted without it. Of "
+        f"ordinary rows {percent(TAIL)} lie beyond the dashed line: rows that the model invents "
+        "are beyond it that often, under models fitted to as many invented rows."
     )
-    return _by_one(subject, at, -density, -limit, "improbability", words, TAIL)
+    return _by_one(subject, at, improbable, limit, "improbability", words, TAIL)
+
+
+def left_out_densities(subject: Subject, at: Ints) -> tuple[Floats, float]:
+    """Return minus the log-density of rows under fits without them, and its limit.
+
+    Rows that have fitted a model are too probable under it, and under a model of few rows all new
+    ones are less probable than the model says; so the limit is that of new rows to refits as well.
+    """
+
+    def improbability(model: Any, rows: Any) -> Floats:
+        return -np.asarray(model.score_samples(rows), dtype=np.float64)
+
+    fresh, X = refittable(subject.model), subject.X[at]
+    seed: dict[str, Any] = {"random_state": subject.seed, "level": 0.5}
+    found = conformal(fresh, subject.rows(X), folds=LEFT, novelty=improbability, **seed).scores
+    size = len(at) - len(at) // LEFT
+    drawn = subject.sampled(LEFT * size + SAMPLES)
+    parts, new = np.split(drawn, [LEFT * size])
+    ordinary = []
+    for some, asked in zip(np.split(parts, LEFT), np.array_split(new, LEFT), strict=True):
+        with quietly():
+            again = fresh.fit(subject.rows(some))
+        ordinary.append(improbability(again, subject.rows(asked)))
+    return found, float(np.quantile(np.concatenate(ordinary), 1 - TAIL))
 
 
 def _by_one(
@@ -354,13 +389,11 @@ def _away(subject: Subject, i: int) -> str:
 
 # --- intervals ---------------------------------------------------------------------------------
 
-SHARE = 0.1
-"""Share of the known entries that is hidden."""
+FOLDS = 10
+"""To which the known entries are dealt; a fold is hidden at a time."""
 ROWS = 1000
-TOLD = 0.9
-"""Level that is reported in words."""
 ROUNDS, SMALL = 3, 20_000
-"""Rounds of hiding in a table of at most so many entries; one in larger ones."""
+"""Folds that are hidden in turn in a table of at most so many entries; one in larger ones."""
 COLUMNS, FOLD = 40, 20
 """Columns that are listed, and above how many the list is folded."""
 ENOUGH, SURE = 10, 0.99
@@ -380,7 +413,7 @@ def calibrated(subject: Subject) -> Section:
     rounds = "" if found.rounds == 1 else f", {found.rounds} times over"
     return Section(
         "Can its intervals be trusted?",
-        f"Entries whose values are known were hidden (about {percent(SHARE)}{rounds}: "
+        f"Entries whose values are known were hidden (about {percent(1 / FOLDS)}{rounds}: "
         f"{found.calibration.n_hidden:,} in all), the model was fitted to the rest and asked to "
         "fill them, each with an interval. The dots show how many true values lay inside the "
         "intervals, for intervals of every width; the table counts them for each column.",
@@ -415,46 +448,52 @@ class Measured(NamedTuple):
     calibration: Calibration
     error: float  # of the model, root mean square in standard deviations of the columns
     plain: float  # of column averages, likewise
-    hidden: Ints  # (d,), how many entries of each column were hidden
-    inside: Ints  # (d,), how many of them lay inside intervals of level TOLD
+    inside: Ints  # (d,), how many entries of each column lay inside intervals of level TOLD
     off: Floats  # (d,), root mean squared error of each column, in its own units; NaN if none
-    rounds: int
-    over: Overimputed  # the hidden entries, with intervals of level TOLD
+
+    @property
+    def rounds(self) -> int:
+        """How many times entries were hidden."""
+        return self.calibration.n_folds
+
+    @property
+    def hidden(self) -> Ints:
+        """How many entries of each column were hidden, (d,)."""
+        return self.calibration.hidden_by_column
+
+    @property
+    def over(self) -> Overimputed:
+        """The hidden entries, with intervals of level TOLD."""
+        return self.calibration.entries
 
 
 def measured(subject: Subject) -> Measured:
-    """Hide known entries, in a few rounds if the table is small; refit, fill and compare."""
-    at = subject.some(ROWS, salt=6)
-    X = subject.X[at]
-    rng = np.random.default_rng([subject.seed, 6])
-    mean, std, average = (np.full(X.shape, np.nan) for _ in range(3))
-    hidden = np.zeros(X.shape, dtype=bool)
-    rounds = ROUNDS if X.size <= SMALL else 1
-    for _ in range(rounds):
-        now = hide(X, SHARE, rng) & ~hidden
-        if not hidden.any() and now.sum() < FEWEST:
-            raise LeftOut(f"too few entries to hide: {int(now.sum())}.")
-        partial = np.where(now, np.nan, X)
+    """Hide known entries, in a few folds if the table is small; refit, fill and compare."""
+    X = subject.X[subject.some(ROWS, salt=6)]
+    masks = deal(X, FOLDS, np.random.default_rng([subject.seed, 6]))
+    masks = masks[: ROUNDS if X.size <= SMALL else 1]
+    if not masks or masks[0].sum() < FEWEST:
+        raise LeftOut(f"too few entries to hide: {int(masks[0].sum()) if masks else 0}.")
+    parts, averages = [], []
+    for mask in masks:
+        partial = np.where(mask, np.nan, X)
         again = subject.refitted(partial, n_init=1, random_state=subject.seed)
-        found = again.asked("impute", partial, return_std=True)
-        mean[now], std[now] = found[0][now], np.maximum(found[1][now], 1e-300)
-        average[now] = np.broadcast_to(np.nanmean(partial, axis=0), X.shape)[now]
-        hidden |= now
-    found = calibrate(lambda rows: (mean, std), X, hidden)
-    gap = np.where(hidden, X - mean, np.nan)
+        mean, std = again.asked("impute", partial, return_std=True)
+        parts.append(gaussian_entries(X, mean, std, mask))
+        averages.append(np.nanmean(partial, axis=0)[parts[-1].column])
+    over, d = combined(parts), subject.d
+    found = Calibration(np.array(LEVELS), over, None, subject.names, len(X), len(masks))
+    spread = np.asarray(subject.spread)[over.column]
     error, plain = (
-        float(np.sqrt(np.mean(np.square(((X - guess) / subject.spread)[hidden]))))
-        for guess in (mean, average)
+        float(np.sqrt(np.mean(np.square((over.truth - guess) / spread))))
+        for guess in (over.guess, np.concatenate(averages))
     )
-    count = hidden.sum(axis=0)
-    reach = float(special.ndtri((1 + TOLD) / 2))
-    inside = np.sum(hidden & (np.abs(np.nan_to_num(gap)) <= reach * np.nan_to_num(std)), axis=0)
-    squares = np.nansum(np.square(gap), axis=0) / np.maximum(count, 1)
-    off = np.where(count > 0, np.sqrt(squares), np.nan)
-    row, column = np.nonzero(hidden)
-    guess, low, high = mean[hidden], (mean - reach * std)[hidden], (mean + reach * std)[hidden]
-    over = Overimputed(row, column, X[hidden], guess, low, high)
-    return Measured(found, error, plain, count, inside, off, rounds, over)
+    within = (over.low <= over.truth) & (over.truth <= over.high)
+    inside = np.bincount(over.column[within], minlength=d)
+    squares = np.bincount(over.column, np.square(over.truth - over.guess), d)
+    with np.errstate(invalid="ignore"):
+        off = np.sqrt(squares / found.hidden_by_column)
+    return Measured(found, error, plain, inside, off)
 
 
 def _by_column(subject: Subject, found: Measured) -> list[Table]:

@@ -168,6 +168,13 @@ class Margin:
         gone = np.isnan(z)
         return tuple(np.where(gone, np.nan, ends[i]) for ends in (self.low, self.high))  # type: ignore[return-value]
 
+    def shares_at(self, x: Host) -> tuple[Host, Host]:
+        """Return the shares of the column below numbers, and up to them; NaN where x is NaN."""
+        ends = np.concatenate([[0.0], self.cumulative])
+        gone = np.isnan(x)
+        below, upto = (ends[np.searchsorted(self.low, x, side)] for side in ("left", "right"))
+        return np.where(gone, np.nan, below), np.where(gone, np.nan, upto)
+
     def positions(self, x: Host) -> Host:
         """Return the coordinates of any numbers, between those of the values in the middle of each.
 
@@ -527,6 +534,20 @@ class MixedModel:
                     p = margin.probabilities(found.mean[:, i], found.variance[:, i])
                     table.low[:, j] = table.high[:, j] = margin.low[np.argmax(p, axis=1)]
         return tables
+
+    def distances(self, entries: Entries, values: Host) -> Host:
+        """Return how far intervals must reach to hold values, in deviations of z, (n, d).
+
+        Intervals by `quantiles` with tails Φ(−r) hold a value from r = distance on; infinite where
+        it lies beyond all values of the column, and NaN in nominal columns.
+        """
+        law = self.laws(entries)[1]
+        deviation, found = np.sqrt(law.variance), np.full(values.shape, np.nan)
+        for i, (j, margin) in enumerate(self._ordered):
+            below, upto = (special.ndtri(end) for end in margin.shares_at(values[:, j]))
+            above = np.maximum(law.mean[:, i] - upto, below - law.mean[:, i])
+            found[:, j] = np.maximum(above, 0.0) / deviation[:, i]
+        return found
 
     def probabilities(self, entries: Entries, column: int) -> Host:
         """Return the probability of every level of a column given the rest of each row, (n, K).
