@@ -70,7 +70,7 @@ class Measures(NamedTuple):
         return Measures(y, r, t2, spe, self.keys[::-1], self.judged[::-1])
 
 
-NO_ROOM = (
+WITHOUT_NOISE = (
     "the noise of a sensor is nothing beside that of others, so that rows have no density. Fit the "
     "monitor again, without sensors that follow exactly from others."
 )
@@ -82,7 +82,7 @@ def refusing_singular() -> Iterator[None]:
     try:
         yield
     except np.linalg.LinAlgError:
-        raise DegenerateError(NO_ROOM) from None
+        raise DegenerateError(WITHOUT_NOISE) from None
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Baseline:
             maps = FactorJudge(self.factors, self.reference, self.unit).maps(masks)
             J, _ = whiteners(self.covariance, masks)
         if not all(np.isfinite(part).all() for part in (J, maps.scores, maps.residuals)):
-            raise DegenerateError(NO_ROOM)
+            raise DegenerateError(WITHOUT_NOISE)
         phi = J.swapaxes(1, 2) @ J
         own = np.sqrt(np.maximum(np.diagonal(phi, axis1=1, axis2=2), 1e-300))
         d = self.d
