@@ -108,7 +108,7 @@ class Blend:
     def told(
         self, model: MixedModel, entries: Entries, asked: dict[int, Host]
     ) -> dict[int, list[tuple[Host, Host]]]:
-        """Return what every regression says of rows that miss a column, and how surely.
+        """Return mean and variance of a missing column by each of its regressions, by rows.
 
         Parameters
         ----------
