@@ -184,9 +184,10 @@ COLUMNS: dict[str, list[Column]] = {
     "mixed:time": [
         NAME,
         value("CopulaPPCA(), s", "seconds", ".2g"),
+        value("Imputer(), s", "imputer", ".2g"),
         value("mice, s", "mice", ".2g"),
-        value("ratio", "by_mice", ".2f"),
-        value("components", "q", "d"),
+        value("CopulaPPCA() by mice", "by_mice", ".2f"),
+        value("Imputer() by mice", "imputer_by_mice", ".2f"),
     ],
     "mixed:speed": [NAME, WHO, SECONDS, RATIO, value("extra MB", "megabytes", ".0f")],
     "chains:speed": [text("sequence", "name"), WHO, value("s an iteration", "seconds"), RATIO],
@@ -399,7 +400,7 @@ def verdicts(results: Results) -> str:
     """Return how far ours is from the best other method, table by table."""
     lines, well = [], dict.fromkeys((*SEEN, *UNSEEN), False)
     for row in rows_of(results, "mixed"):
-        if "splits" not in row or not row["ours"]:
+        if "splits" not in row or "best" not in row:
             continue
         pairs = [(what, row.get(f"{what}_gap")) for what in ("numbers", "levels")]
         known = [(what, *gap) for what, gap in pairs if gap]
