@@ -413,7 +413,7 @@ def verdicts(results: Results) -> str:
             well[name] = good
     count = "Best, or within one standard error of the best, on numbers and on categories: "
     count += f"{sum(well.values())} of {len(well)} public tables, "
-    count += f"{sum(well[name] for name in UNSEEN)} of the {len(UNSEEN)} that were held out."
+    count += f"{sum(well[name] for name in UNSEEN)} of the {len(UNSEEN)} on which `CopulaPPCA` was not settled."
     return "\n".join([*lines, "", count]) if lines else NOTHING
 
 

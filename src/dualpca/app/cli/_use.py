@@ -192,7 +192,8 @@ def impute(
     """Fill missing entries with expected values, or with draws; all other cells stay as they are.
 
     With a table alone a model is fitted first: probabilistic PCA of a table of numbers, the copula
-    model of a table with categories or bounds, or with skewed columns.
+    model of a table with categories or bounds, or with skewed columns, helped by regressions on the
+    other columns.
     """
     model, table = model_and_table(first, data)
     extra = (std, intervals, probabilities)
@@ -208,7 +209,7 @@ def impute(
         if model is None:
             only = "ppca" if std else "copula" if probabilities else None  # can say that
             given = (components, standardize, seed, name or only)
-            made = fit_here(table, source, choice, id_column, *given, rule="cv")
+            made = fit_here(table, source, choice, id_column, *given, rule="cv", filling=True)
             job = Job(made.model, made.prep, made.table, made.prep.identifier, None)
         else:
             refuse_fitting(model, choice, components, standardize, name)
