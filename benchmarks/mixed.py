@@ -46,7 +46,7 @@ from benchmarks.sections import MORE, SEEN, UNSEEN
 
 HIDDEN, DRAWS, TREES, ROUNDS = 0.1, 20, 100, 10
 OURS, COPULA = "Imputer", "CopulaPPCA"
-SPLITS, TURNS = 3, 3
+SPLITS, TURNS = 3, 1
 SMALL = 1000
 LIMIT = 120
 """Seconds of the processor for Amelia, whose EM need not end where columns nearly coincide."""

@@ -408,12 +408,13 @@ def verdicts(results: Results) -> str:
         parts = [f"{w} {g:+.3f} ± {shown(e, '.3f')} to {who}" for w, g, e, who in known]
         state = "best, or within one standard error" if good else "worse than the best"
         q = ", ".join(map(str, row["q"]))
-        lines.append(f"- {row['name']}: {state} (q = {q}): {'; '.join(parts)}")
+        lines.append(f"- {row['name']}, `{row['who']}()`: {state} (q = {q}): {'; '.join(parts)}")
         if (name := row["name"].split()[0]) in well:
             well[name] = good
     count = "Best, or within one standard error of the best, on numbers and on categories: "
     count += f"{sum(well.values())} of {len(well)} public tables, "
-    count += f"{sum(well[name] for name in UNSEEN)} of the {len(UNSEEN)} on which `CopulaPPCA` was not settled."
+    unseen = sum(well[name] for name in UNSEEN)
+    count += f"{unseen} of the {len(UNSEEN)} on which `CopulaPPCA` was not settled."
     return "\n".join([*lines, "", count]) if lines else NOTHING
 
 
