@@ -11,11 +11,11 @@ can be imported, for instance from a folder named in PYTHONPATH:
     pip install --no-deps --target FOLDER gcimpute statsmodels patsy
 
 What others fill does not change with our code: they are run once for each table and split, and what
-they got is kept in `mixed_peers.json`. `CopulaPPCA()` is what `Imputer()` takes for such tables.
+they got is kept in `mixed_peers.json`. `Imputer()` is the copula and regressions together.
 
 Two parts measure time alone. `speed`: the same number of components beside gcimpute, and a million
-rows. `time`: `CopulaPPCA()` and mice without options on every table of less than a thousand rows,
-in turn. One thread each.
+rows. `time`: `Imputer()`, `CopulaPPCA()` and mice without options on every table of less than a
+thousand rows, in turn. One thread each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ from benchmarks.run import Row, Run
 from benchmarks.sections import MORE, SEEN, UNSEEN
 
 HIDDEN, DRAWS, TREES, ROUNDS = 0.1, 20, 100, 10
-OURS, SPLITS, TURNS = "CopulaPPCA", 3, 1
+OURS, COPULA = "Imputer", "CopulaPPCA"
+SPLITS, TURNS = 3, 1
 SMALL = 1000
 LIMIT = 120
 """Seconds of the processor for Amelia, whose EM need not end where columns nearly coincide."""
@@ -145,6 +146,13 @@ def by_numbers(imputer: Callable[[], Any]) -> Callable[[pd.DataFrame, int], Fill
 
 
 def ours(X: pd.DataFrame, seed: int) -> Filled:
+    from dualpca import Imputer
+
+    imputer = Imputer(random_state=seed).fit(X)
+    return Filled(imputer.transform(X), imputer.model_.n_components_)
+
+
+def copula(X: pd.DataFrame, seed: int) -> Filled:
     from dualpca import CopulaPPCA
 
     model = CopulaPPCA(random_state=seed).fit(X)
@@ -329,6 +337,7 @@ def most_frequent(draws: np.ndarray) -> np.ndarray:
 
 METHODS: dict[str, Callable[[pd.DataFrame, int], Filled]] = {
     OURS: ours,
+    COPULA: copula,
     "gcimpute": gcimpute_full,
     "mice": mice(""),
     "mice pmm": mice(', method = "pmm"'),
@@ -371,7 +380,7 @@ Result = dict[str, Any]
 
 def measure(name: str, who: str, X: pd.DataFrame, seed: int) -> Result:
     """Hide, fill and compare, once; of others what is kept, if they were run before."""
-    if who == OURS:
+    if who in (OURS, COPULA):
         return measured(name, who, X, seed)
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else []
     about = (name, who, seed)
@@ -394,7 +403,7 @@ def measured(name: str, who: str, X: pd.DataFrame, seed: int) -> Result:
             warnings.simplefilter("ignore")
             filled = METHODS[who](hidden, seed)
     except Exception as error:  # a peer's failure is a result
-        if who == OURS:
+        if who in (OURS, COPULA):
             raise
         return result | {"failed": f"{type(error).__name__}: {error}"[:200]}
     seconds = time.perf_counter() - start if filled.seconds is None else filled.seconds
@@ -433,10 +442,11 @@ def good(found: dict[str, Cell]) -> set[str]:
 
 
 def against_others(results: list[Result], table: str) -> Row:
-    """Return how far we are from the best other, differences paired by split."""
+    """Return how far `Imputer` is from the best other library, differences paired by split."""
     row: Row = {"best": []}
     for what in ("numbers", "levels"):
         found = cells(results, table, what)
+        found.pop(COPULA, None)
         others = {who: cell for who, cell in found.items() if who != OURS}
         if OURS not in found or not others:
             continue
@@ -452,7 +462,7 @@ def summed_up(results: list[Result], table: str, title: str) -> Iterator[Row]:
     """Yield one row a method: means over splits and their standard errors."""
     for who in METHODS:
         mine = [r for r in results if (r["table"], r["who"]) == (table, who)]
-        row: Row = {"name": title, "who": who, "ours": who == OURS, "splits": len(mine)}
+        row: Row = {"name": title, "who": who, "ours": who in (OURS, COPULA), "splits": len(mine)}
         for what in ("numbers", "levels"):
             if (cell := cells(results, table, what).get(who)) is not None:
                 row |= {what: float(cell.mean), f"{what}_error": float(cell.error)}
@@ -460,8 +470,10 @@ def summed_up(results: list[Result], table: str, title: str) -> Iterator[Row]:
         seconds = [r["seconds"] for r in mine if "seconds" in r]
         row["seconds"] = median(seconds) if seconds else None
         row["failed"] = sum("failed" in r for r in mine)
+        if who in (OURS, COPULA):
+            row["q"] = sorted({r["q"] for r in mine})
         if who == OURS:
-            row |= {"q": sorted({r["q"] for r in mine})} | against_others(results, table)
+            row |= against_others(results, table)
         if mine:
             yield row
 
@@ -507,7 +519,7 @@ def speed(run: Run) -> Iterator[Row]:
         }
         for noise in ("isotropic", "diagonal"):
             mine = median(ours_in(X, q, noise=noise) for _ in range(3))
-            about = {"name": name, "who": f"{OURS}, {noise} noise", "ours": True}
+            about = {"name": name, "who": f"{COPULA}, {noise} noise", "ours": True}
             yield about | {"seconds": mine, "ratio": mine / peer}
     name = "1,000,000×20, 20 % missing, q = 3"
     if run.quick or not run.room(name, 180.0):
@@ -515,27 +527,31 @@ def speed(run: Run) -> Iterator[Row]:
     X = speed_table(1_000_000, 4, nominal=True)
     times: list[float] = []
     more = extra_megabytes(lambda: times.append(ours_in(X, 3)))
-    yield {"name": name, "who": OURS, "ours": True, "seconds": times[0], "megabytes": more}
+    yield {"name": name, "who": COPULA, "ours": True, "seconds": times[0], "megabytes": more}
+
+
+def seconds_of(who: str, X: pd.DataFrame, turn: int) -> float:
+    """Return seconds of the CPU to fit and fill."""
+    start = time.process_time()
+    METHODS[who](X, turn)
+    return time.process_time() - start
 
 
 def beside_mice(run: Run) -> Iterator[Row]:
     """Yield seconds of the CPU to fit and fill without options, in turn with mice's."""
-    from dualpca import CopulaPPCA
-
     for name in (*SEEN, *UNSEEN, *MORE):
         X = load(name)
         if len(X) >= SMALL or not run.room(name):
             continue
-        hidden, ours, theirs = split(X, 0), [], []
+        hidden, turns = split(X, 0), []
         for turn in range(TURNS):
-            start = time.process_time()
-            model = CopulaPPCA().fit(hidden)
-            model.impute(hidden)
-            ours.append(time.process_time() - start)
-            theirs.append(mice_draws(hidden, f"seed = {turn}")[2])
-        row: Row = {"name": f"{name} {len(X):,}×{X.shape[1]}", "q": model.n_components_}
-        row |= {"seconds": median(ours), "mice": median(theirs)}
-        yield row | {"by_mice": median(a / b for a, b in zip(ours, theirs, strict=True))}
+            peer = mice_draws(hidden, f"seed = {turn}")[2]
+            turns.append((*(seconds_of(who, hidden, turn) for who in (COPULA, OURS)), peer))
+        row: Row = {"name": f"{name} {len(X):,}×{X.shape[1]}"}
+        for who, one in zip(("seconds", "imputer", "mice"), zip(*turns, strict=True), strict=True):
+            row[who] = median(one)
+        row["by_mice"] = median(one / peer for one, _, peer in turns)
+        yield row | {"imputer_by_mice": median(one / peer for _, one, peer in turns)}
 
 
 def rows(run: Run, part: str) -> Iterator[Row]:

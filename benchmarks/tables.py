@@ -184,9 +184,10 @@ COLUMNS: dict[str, list[Column]] = {
     "mixed:time": [
         NAME,
         value("CopulaPPCA(), s", "seconds", ".2g"),
+        value("Imputer(), s", "imputer", ".2g"),
         value("mice, s", "mice", ".2g"),
-        value("ratio", "by_mice", ".2f"),
-        value("components", "q", "d"),
+        value("CopulaPPCA() by mice", "by_mice", ".2f"),
+        value("Imputer() by mice", "imputer_by_mice", ".2f"),
     ],
     "mixed:speed": [NAME, WHO, SECONDS, RATIO, value("extra MB", "megabytes", ".0f")],
     "chains:speed": [text("sequence", "name"), WHO, value("s an iteration", "seconds"), RATIO],
@@ -399,7 +400,7 @@ def verdicts(results: Results) -> str:
     """Return how far ours is from the best other method, table by table."""
     lines, well = [], dict.fromkeys((*SEEN, *UNSEEN), False)
     for row in rows_of(results, "mixed"):
-        if "splits" not in row or not row["ours"]:
+        if "splits" not in row or "best" not in row:
             continue
         pairs = [(what, row.get(f"{what}_gap")) for what in ("numbers", "levels")]
         known = [(what, *gap) for what, gap in pairs if gap]
@@ -407,12 +408,13 @@ def verdicts(results: Results) -> str:
         parts = [f"{w} {g:+.3f} ± {shown(e, '.3f')} to {who}" for w, g, e, who in known]
         state = "best, or within one standard error" if good else "worse than the best"
         q = ", ".join(map(str, row["q"]))
-        lines.append(f"- {row['name']}: {state} (q = {q}): {'; '.join(parts)}")
+        lines.append(f"- {row['name']}, `{row['who']}()`: {state} (q = {q}): {'; '.join(parts)}")
         if (name := row["name"].split()[0]) in well:
             well[name] = good
     count = "Best, or within one standard error of the best, on numbers and on categories: "
     count += f"{sum(well.values())} of {len(well)} public tables, "
-    count += f"{sum(well[name] for name in UNSEEN)} of the {len(UNSEEN)} that were held out."
+    unseen = sum(well[name] for name in UNSEEN)
+    count += f"{unseen} of the {len(UNSEEN)} on which `CopulaPPCA` was not settled."
     return "\n".join([*lines, "", count]) if lines else NOTHING
 
 

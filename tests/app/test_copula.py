@@ -281,6 +281,23 @@ def test_impute_chooses_the_copula_and_keeps_what_was_measured(place, inside, tm
     assert found["filled"] == gone > 20
 
 
+def test_impute_without_options_fills_sums_by_regressions(inside, tmp_path):
+    """A copula by its name, or of so many components, is without their help, as in `Imputer`."""
+    rng = np.random.default_rng(3)
+    a, b = rng.gamma(1.0, 5.0, size=(2, 80)).round(2)
+    lines = [
+        f"{x},{y},{'' if i % 8 == 0 else round(x + y, 2)},{'big' if x > y else 'small'}"
+        for i, (x, y) in enumerate(zip(a, b, strict=True))
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,sum,size", *lines, ""]))
+    errors = []
+    for how in ((), ("-m", "copula"), ("-q", 2)):
+        done(inside, "impute", "t.csv", *how, "-o", "o.csv", "--force", cwd=tmp_path)
+        filled = np.array([float(row[2]) for row in table_of(tmp_path / "o.csv")[1:]])
+        errors.append(np.abs(filled - a - b)[::8].mean())
+    assert errors[0] < 0.5 * min(errors[1:])
+
+
 def test_impute_chooses_probabilistic_pca_for_numbers(inside, tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"{a:.2f},{a + b:.2f}" for a, b in rng.normal(size=(40, 2))]

@@ -29,6 +29,43 @@ def test_values_come_back(name):
 
 
 @pytest.mark.parametrize("name", COLUMNS)
+def test_ends_of_intervals_hold_numbers_between_two_values(name):
+    """Of points z_k the largest at or below z, and the smallest at or above it."""
+    kind, x = COLUMNS[name]
+    margin = fit_margin(x, kind=kind)
+    z = np.linspace(-3, 3, 301)
+    low, usual, high = (margin.values(z, outward)[0] for outward in (-1, 0, 1))
+    assert np.all(low <= usual) and np.all(usual <= high)
+    places, values = (
+        np.array([np.array(margin.coordinates(v[None])) for v in margin.low]),
+        margin.low,
+    )
+    points = np.flatnonzero(places[:, 0, 0] == places[:, 1, 0])
+    for i, at in enumerate(z):
+        k = int(np.searchsorted(values, usual[i]))
+        if k not in points:
+            assert low[i] == usual[i] == high[i]
+            continue
+        at_or_below = [p for p in range(len(values)) if places[p, 1, 0] <= at] or [0]
+        at_or_above = [p for p in range(len(values)) if places[p, 0, 0] >= at] or [len(values) - 1]
+        assert low[i] == values[at_or_below[-1]] and high[i] == values[at_or_above[0]]
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_places_in_another_margin_are_those_of_the_same_values(name):
+    kind, x = COLUMNS[name]
+    one = fit_margin(x, kind=kind)
+    other = fit_margin(x, kind=kind, weights=np.random.default_rng(1).gamma(1.0, size=x.size))
+    z = np.linspace(-2.5, 2.5, 101)
+    moved = one.coordinates_in(other, z)
+    assert np.array_equal(other.values(moved)[0], one.values(z)[0])
+    assert np.all(np.diff(moved) >= 0)
+    np.testing.assert_allclose(other.coordinates_in(one, moved), z, atol=1e-6)
+    different = fit_margin(x + 1, kind=kind)
+    assert np.array_equal(one.coordinates_in(different, z), z)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
 @pytest.mark.parametrize("change", [np.exp, np.arctan, lambda x: x**3 + x, lambda x: 9 * x - 4])
 def test_increasing_changes_of_units_change_nothing(name, change):
     kind, x = COLUMNS[name]

@@ -702,13 +702,16 @@ def fit_here(
     rule: str | None = None,
     time: str | None = None,
     color: str | None = None,
+    *,
+    filling: bool = False,
 ) -> Made:
     """Fit a model to a table, and tell the user which one that is.
 
     `color` is the column that rows are coloured by, which the model does not use.
     `time` is the column that tells the time of rows, or 'none'; by default it is found. Without a
     name the model is that of `family_of`. `rule` chooses the number of components of
-    probabilistic PCA where none is given; by default the estimator's own does.
+    probabilistic PCA where none is given; by default the estimator's own does. With `filling`
+    regressions help the copula to fill, as in `Imputer`, if it is not asked for by name.
     """
     refuse_lonely(data)
     if name not in (None, *FITTED_HERE):
@@ -729,9 +732,15 @@ def fit_here(
     model = make(chosen, {"n_components": count}, [], seed)
     if prep.kinds is not None:
         model.set_params(column_kinds=kinds_asked(asked, prep))
+        if filling and name is None:
+            kinds = model.column_kinds or {}
+            model = dualpca.Imputer(model.n_components, random_state=seed, column_kinds=kinds)
     scaled = prep.kinds is None and standardizes(standardize, data, source.kind)
     prep = in_own_units(model, prep, fitted, scaled)
     rule = fit_chosen(model, chosen, fitted, prep)
+    if isinstance(model, dualpca.Imputer):
+        model = model.model_
+        rule = rule_of(model)
     prep = with_kinds(prep, model)
     q = int(np.max(model.n_components_))
     count = (
@@ -773,7 +782,7 @@ def job_of(
         refuse_fitting(model, choice, components, standardize, name)
         return start(model, data, id_column, source.reading(), output=output, defuse=defuse)
     given = (components, standardize, seed, name or only)
-    made = fit_here(data, source, choice, id_column, *given, rule="cv")
+    made = fit_here(data, source, choice, id_column, *given, rule="cv", filling=True)
     return Job(made.model, made.prep, made.table, made.prep.identifier, None, defuse=defuse)
 
 

@@ -195,7 +195,8 @@ def impute(
     """Fill missing entries with expected values, or with draws; all other cells stay as they are.
 
     With a table alone a model is fitted first: probabilistic PCA of a table of numbers, the copula
-    model of a table with categories or bounds, or with skewed columns.
+    model of a table with categories or bounds, or with skewed columns, helped by regressions on the
+    other columns.
     """
     model, table = model_and_table(first, data)
     extra = (std, intervals, probabilities)

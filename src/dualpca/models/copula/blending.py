@@ -65,15 +65,16 @@ class ColumnRegression:
     rates: Rates
     rows: Annotated[Array, "whole k"]  # of the training rows that know the column
     targets: Annotated[Array, "k p"]  # in units of `scale`, around `centre`
+    variances: Annotated[Array, "k", "> 0"]  # of the noise of each row
     centre: Annotated[Array, "p"]
     scale: Annotated[float, "> 0"]
 
     def told(self, blend: Blend, column: int, at: Features) -> tuple[Host, Host]:
         """Return the mean (m, p) and the variance (m,) of the target at complete rows."""
         rows = np.asarray(self.rows)
-        seen, noises = blend.features.take(rows).without(column), np.asarray(blend.noises)[rows]
-        Y = np.asarray(self.targets)
-        mean, variance = regressed(self.rates, seen, Y, noises, at.without(column))
+        seen = blend.features.take(rows).without(column)
+        Y, variances = np.asarray(self.targets), np.asarray(self.variances)
+        mean, variance = regressed(self.rates, seen, Y, variances, at.without(column))
         return self.centre + self.scale * mean, self.scale**2 * variance
 
 
@@ -96,7 +97,6 @@ class Blend:
     coordinates_of: Annotated[Array, "whole p"]
     middle: Annotated[Array, "r"]  # of numbers as they are
     spread: Annotated[Array, "r", "> 0"]
-    noises: Annotated[Array, "n", "> 0"]  # 1 by the weight of each row
     columns: tuple[ColumnBlend, ...] = ()
 
     @property
@@ -108,7 +108,7 @@ class Blend:
     def told(
         self, model: MixedModel, entries: Entries, asked: dict[int, Host]
     ) -> dict[int, list[tuple[Host, Host]]]:
-        """Return what every regression says of rows that miss a column, and how surely.
+        """Return mean and variance of a missing column by each of its regressions, by rows.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class Blend:
         """Put the blended laws of one column into those of all."""
         (c, margin), w = model.place_of(one.column), np.asarray(one.weights)
         if margin is None:
-            logs = level_laws_of(result.probabilities[c][rows], told, len(self.noises))
+            logs = level_laws_of(result.probabilities[c][rows], told, len(self.raw))
             result.probabilities[c][rows] = np.exp(blended_levels(w, logs))
             return
         means, variances = normal_laws(
@@ -476,8 +476,8 @@ def _trained(
         coordinates_of=model.coordinates_of,
         middle=middle,
         spread=spread,
-        noises=1.0 / np.where(seen > 0, seen, 1.0),
     )
+    noises = 1.0 / np.where(seen > 0, seen, 1.0)
     features = blend._features(model, full)
     blend = replace(blend, raw=features.raw, coordinates=features.coordinates)
     known = {j: np.flatnonzero(~entries.missing[:, j] & (seen > 0)) for j in model.varying}
@@ -492,7 +492,7 @@ def _trained(
         targets = _targets(model, rows, entries, j)
         rates = [one.rates for one in old[j].regressions] if old else [None] * len(targets)
         found = tuple(
-            _regression(blend, j, raw, Y[chosen], chosen, given, len(model.margins))
+            _regression(blend, j, raw, Y[chosen], chosen, given, noises, entries.missing)
             for (raw, Y), given in zip(targets, rates, strict=True)
         )
         columns.append(ColumnBlend(j, found, np.full(len(found) + 1, 1.0 / (len(found) + 1))))
@@ -526,7 +526,14 @@ def _targets(
 
 
 def _regression(
-    blend: Blend, column: int, raw: bool, Y: Host, rows: Host, rates: Rates | None, d: int
+    blend: Blend,
+    column: int,
+    raw: bool,
+    Y: Host,
+    rows: Host,
+    rates: Rates | None,
+    noises: Host,
+    filled: Host,
 ) -> ColumnRegression:
     """Return one regression; rates are found on some of the rows if they are not given."""
     centre = Y.mean(axis=0)
@@ -537,6 +544,7 @@ def _regression(
         if rows.size > TUNED_ROWS:
             rng = np.random.default_rng(BLENDING_SEED)
             some = np.sort(rng.choice(some, TUNED_ROWS, replace=False))
-        seen = blend.features.take(rows[some]).without(column)
-        rates = found_rates(seen, targets[some], np.asarray(blend.noises)[rows[some]], d)
-    return ColumnRegression(raw, rates, rows, targets, centre, scale)
+        seen, at = blend.features.take(rows[some]).without(column), rows[some]
+        rates = found_rates(seen, targets[some], noises[at], filled[at])
+    variances = rates.variances(noises[rows], filled[rows])
+    return ColumnRegression(raw, rates, rows, targets, variances, centre, scale)

@@ -157,14 +157,20 @@ class Margin:
         after = np.maximum(after, 1)
         return special.ndtri(ends[first]), special.ndtri(ends[np.maximum(after, first)])
 
-    def values(self, z: Host) -> tuple[Host, Host]:
+    def values(self, z: Host, outward: int = 0) -> tuple[Host, Host]:
         """Return the values at coordinates z, lowest and highest; NaN where z is NaN.
 
-        They are values of the column: the quantile of F at Φ(z), which no value lies between.
+        They are values of the column: the quantile of F at Φ(z), which no value lies between. As
+        ends of an interval, `outward` −1 or 1, the next value below or above where z is between two
+        points: an entry whose value is none of those that were seen lies between two of them.
         """
         share = np.maximum(special.ndtr(z) * (1 - ROUNDING), np.nextafter(0, 1))
         found = np.searchsorted(self.cumulative, share)
         i = np.minimum(found, len(self.cumulative) - 1)
+        if outward:
+            middle = (self.cumulative + self.before)[i] / 2
+            beyond = (self.held[i] == 0) & (outward * (share - middle) > 0)
+            i = np.clip(i + outward * beyond, 0, len(self.cumulative) - 1)
         gone = np.isnan(z)
         return tuple(np.where(gone, np.nan, ends[i]) for ends in (self.low, self.high))  # type: ignore[return-value]
 
@@ -186,6 +192,17 @@ class Margin:
         steep = (z[-1] - z[0]) / (at[-1] - at[0])
         beyond = np.maximum(x - at[-1], 0.0) - np.maximum(at[0] - x, 0.0)
         return np.asarray(np.interp(x, at, z) + steep * beyond)
+
+    def coordinates_in(self, other: Margin, z: Host) -> Host:
+        """Return where the values at coordinates z are in another margin of the same values.
+
+        A place within the step of a value is as far along the step of that value there. Margins of
+        other values leave z as it is.
+        """
+        if not np.array_equal(self.low, other.low):
+            return z
+        here, there = (np.concatenate([[0.0], one.cumulative]) for one in (self, other))
+        return np.asarray(special.ndtri(np.interp(special.ndtr(z), here, there)))
 
     def probabilities(self, mean: Host, variance: Host) -> Host:
         """Return the probability of every value, (n, k), where z ~ N(mean, variance)."""
@@ -487,15 +504,18 @@ class MixedModel:
         own += [j for j, margin in self._nominal for _ in margin.shares]
         return np.array(own, dtype=np.int64)
 
-    def values(self, z: Host, levels: Host) -> Entries:
-        """Return the entries at coordinates z, (n, s), and levels, (n, c); NaN and −1 give NaN."""
+    def values(self, z: Host, levels: Host, outward: int = 0) -> Entries:
+        """Return the entries at coordinates z, (n, s), and levels, (n, c); NaN and −1 give NaN.
+
+        `outward` −1 or 1 gives ends of intervals, as in `Margin.values`.
+        """
         n = int(z.shape[0])
         low = np.empty((n, len(self.margins)))
         for j, margin in enumerate(self.margins):  # the one value of constant columns
             low[:, j] = margin.low[np.argmax(margin.masses)] if isinstance(margin, Margin) else 0.0
         high = low.copy()
         for i, (j, margin) in enumerate(self._ordered):
-            low[:, j], high[:, j] = margin.values(z[:, i])
+            low[:, j], high[:, j] = margin.values(z[:, i], outward)
         for c, (j, _) in enumerate(self._nominal):
             low[:, j] = high[:, j] = np.where(levels[:, c] < 0, np.nan, levels[:, c])
         return Entries(low, high)
@@ -525,6 +545,7 @@ class MixedModel:
             self.values(
                 found.mean + special.ndtri(share) * deviation,
                 best if share == 0.5 else np.full_like(best, -1),
+                int(np.sign(share - 0.5)),
             )
             for share in shares
         ]
@@ -573,15 +594,20 @@ class MixedModel:
 
         What goes together in a row is the copula's. Where laws are blended, a coordinate is moved
         and stretched from the copula's law to the blended one, and a level is drawn again as
-        seldom as that allows (a maximal coupling).
+        seldom as that allows (a maximal coupling). How the margins of a model differ from these is
+        stretched as well: what other columns tell exactly is the same by any margin.
         """
         laws = None if self.blend is None else self.laws(entries)
         gaps = entries.missing
         for one in models:
             z, levels = one.factors.draw(one.latent(entries), rng)
-            if laws is not None:
-                z, levels = self._moved(z, levels, gaps, *laws, rng)
-            yield one.values(z, levels)
+            if laws is None:
+                yield one.values(z, levels)
+                continue
+            pairs = zip(one._ordered, self._ordered, strict=True)
+            for i, ((_, theirs), (_, own)) in enumerate(pairs):
+                z[:, i] = theirs.coordinates_in(own, z[:, i])
+            yield self.values(*self._moved(z, levels, gaps, *laws, rng))
 
     def _moved(
         self,
