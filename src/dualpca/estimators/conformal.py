@@ -82,11 +82,11 @@ def conformal(
 
     Notes
     -----
-    **What is assumed.** Rows are exchangeable: any order of those of X and a new one is as likely
-    as any other, as when all are drawn independently from one law. Rows that follow one another in
-    time are not; whole sequences can be. For `impute`, entries of a column are missing completely
-    at random: whether one is missing depends neither on the values of its row nor on which others
-    are missing. Nothing is assumed of the model; a better one gives shorter intervals.
+    **What is assumed.** Rows, with their gaps, are exchangeable: any order of those of X and a new
+    one is as likely as any other, as when all are drawn independently from one law. Rows that
+    follow one another in time are not; whole sequences can be. For `impute`, entries of a column
+    are missing completely at random: whether one is missing depends neither on the values of its
+    row nor on which others are missing. Nothing is assumed of the model; a better one gives shorter intervals.
 
     **What is promised.** The interval of an entry of a new row contains it with a probability of at
     least `level` with 'split' (Papadopoulos et al. 2002; Lei et al. 2018), and of at least
@@ -217,8 +217,8 @@ class Conformal:
         ----------
         X : array or frame of shape (m, d), default=None
             New rows. None for the table itself: each row is then filled by the fit that left it
-            out. Its other missing entries were no part of the fits, which is why its intervals hold
-            approximately.
+            out. Fits that judge other rows have seen what it observes, so that its intervals hold
+            approximately, not by the guarantee.
 
         Returns
         -------
@@ -305,8 +305,8 @@ class Conformal:
         array of shape (m,)
             (1 + the number of calibrating rows that are as unusual to a fit that left them out as
             the new row is to that fit) / (n + 1), which is never below 1/(n + 1). Of the table
-            itself, (the number of rows as unusual as this one)/n: no more than α in a share α, for
-            any α.
+            itself, (the number of rows as unusual as this one)/n, which for an ordinary row is at
+            most α with a probability of at most α.
 
         Examples
         --------
@@ -379,25 +379,28 @@ class Conformal:
 
     def _scores(self, what: str, j: int) -> Floats:
         """Return the scores of all rows by the fits that left them out, (n,); NaN for the rest."""
-        key = f"{what} {j}"
+        key = f"impute {j}" if what == "impute" else what
         if key not in self._known:
-            found = np.full(self.fold.size, np.nan)
-            for k, one in enumerate(self.models):
-                at = np.flatnonzero(self.fold == k)
-                rows = _rows_at(self.X, at)
-                if what == "novelty":
-                    found[at] = self._unusual(one, rows)
-                    continue
-                values = self._numbers(rows)
-                if what == "impute":
-                    hidden = np.zeros(values.shape, dtype=bool)
-                    hidden[:, j] = ~np.isnan(values[:, j])
-                    mean, std = self._imputed(k, without(rows, hidden))
-                else:
-                    mean, std = floats_of(one.reconstruct(rows)), np.ones(values.shape)
-                found[at] = np.abs(values[:, j] - mean[:, j]) / std[:, j]
+            parts = [self._judged(k, what, j) for k in range(len(self.models))]
+            found = np.full((self.fold.size, parts[0].shape[1]), np.nan)
+            for k, part in enumerate(parts):
+                found[self.fold == k] = part
             self._known[key] = found
-        return self._known[key]
+        known = self._known[key]
+        return np.asarray(known[:, j if what == "reconstruct" else 0])
+
+    def _judged(self, k: int, what: str, j: int) -> Floats:
+        """Return the scores of the rows that a fit left out: of column j, or of all, (n_k, ·)."""
+        rows = _rows_at(self.X, np.flatnonzero(self.fold == k))
+        if what == "novelty":
+            return self._unusual(self.models[k], rows)[:, None]
+        values = self._numbers(rows)
+        if what == "reconstruct":
+            return np.abs(values - floats_of(self.models[k].reconstruct(rows)))
+        hidden = np.zeros(values.shape, dtype=bool)
+        hidden[:, j] = ~np.isnan(values[:, j])
+        mean, std = self._imputed(k, without(rows, hidden))
+        return (np.abs(values - mean) / std)[:, [j]]
 
     def _interval(
         self, scores: Floats, means: Floats, stds: Floats, own: Ints | None
