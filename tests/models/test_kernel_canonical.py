@@ -1,6 +1,7 @@
 """Kernel CCA: CCA with linear kernels, the regularised eigenproblem with others, missing views."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dualpca import CCA, KernelCCA, load
 from dualpca.data import InMemoryTable
 from dualpca.errors import CanonicalWarning, DegenerateError
 from dualpca.kernels import RBF, Linear
+from dualpca.models import kernel_canonical
 from dualpca.models.kernel_canonical import fit_kernel_canonical
 from tests import oracles
 from tests.oracles.canonical import two_views
@@ -256,6 +258,39 @@ def test_a_view_that_is_constant_but_for_one_fold(ridge):
     model = KernelCCA(1, **kernels, regularization=ridge).fit(X, y)
     assert 0 < model.correlations_[0] < 1
     assert not np.any(np.abs(model.held_out_correlations_) > 1)
+
+
+@pytest.mark.parametrize("bad", [(), (0,), (2,), (3, 4), (0, 1, 2, 3)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_of_a_fold_that_cannot_be_fitted_do_not_count(bad, weighted, monkeypatch):
+    """Correlations without them, whatever was fitted before; fits are told which rows they see."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 40, 2))
+    Y += X
+    w = rng.uniform(0.5, 2.0, 40) if weighted else None
+    folds, calls = np.random.default_rng(0).permutation(40) % 5, []
+    plain = SimpleNamespace(variates=lambda rows: rows)
+
+    def in_closed_form(rows, weights, dtypes, dx, how):
+        used = folds != len(calls)
+        calls.append(1)
+        np.testing.assert_array_equal(rows, np.hstack([X, Y])[used])
+        assert weights is None if w is None else np.array_equal(weights, w[used])
+        if len(calls) - 1 in bad:
+            raise DegenerateError("constant")
+        return SimpleNamespace(canonical=SimpleNamespace(rho=np.ones(2), x=plain, y=plain))
+
+    monkeypatch.setattr(kernel_canonical, "in_closed_form", in_closed_form)
+    request = SimpleNamespace(seed=0)
+    found = kernel_canonical._held_out([X, Y], w, 2, 0.1, request)
+    good = ~np.isin(folds, bad)
+    weight = (np.ones(40) if w is None else w)[good]
+    expected = [
+        weight @ (a * b) / np.sqrt((weight @ (a * a)) * (weight @ (b * b)))
+        for a, b in zip(X[good].T, Y[good].T, strict=True)
+    ]
+    assert len(calls) == 5
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_every_regularization_is_judged_on_the_same_folds():

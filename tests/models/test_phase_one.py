@@ -1,5 +1,7 @@
 """Phase I: bad episodes are found, ordinary rows stay; and what is learned afterwards."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,13 @@ import dualpca
 from dualpca.estimators.monitor import fit_of
 from dualpca.models import phase_one
 from dualpca.models.monitoring import State, advance
-from dualpca.models.phase_one import MonitorRequest, completed_moments, fit_phase_one, learn
+from dualpca.models.phase_one import (
+    MonitorRequest,
+    _unlearned,
+    completed_moments,
+    fit_phase_one,
+    learn,
+)
 
 D = 8
 
@@ -169,6 +177,18 @@ def test_what_is_learned_comes_near_a_fit_to_all_rows(kind):
     assert np.abs(C - whole).max() < 0.5 * np.abs(before - whole).max() + 0.08
     assert moved is None
     assert model.limits["mewma"] == first.limits["mewma"]
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.5, 0.99])
+def test_what_was_learned_weighs_as_many_rows_as_are_independent_and_two_at_least(alike):
+    model = fitted(process(300)).model
+    base = model.plan.baseline
+    reference = replace(base.reference, alike=(alike, alike))
+    model = replace(model, plan=replace(model.plan, baseline=replace(base, reference=reference)))
+    learned, n = _unlearned(model), max(300 * (1 - alike) / (1 + alike), 2.0)
+    assert learned.weight == learned.squares == pytest.approx(n, rel=0.05)
+    np.testing.assert_allclose(learned.scatter / learned.weight, base.covariance)
+    assert not learned.mean.any()
 
 
 def test_cutting_what_is_learned_changes_nothing():

@@ -6,7 +6,7 @@ import pytest
 from dualpca import MixturePPCA
 from dualpca.models.emissions import Emissions
 from dualpca.models.mixture import Mixture, MixtureSteps
-from dualpca.models.mixture.stream import expected_moments
+from dualpca.models.mixture.stream import FORGET, expected_moments
 from tests.models.emission_cases import groups, holes
 from tests.models.mixture.cases import fitted
 from tests.oracles import mixture as dense
@@ -54,19 +54,28 @@ def test_a_component_that_no_row_belongs_to_has_no_moments():
     np.testing.assert_array_equal(none.scatter, np.zeros((4, 4)))
 
 
-@pytest.mark.parametrize("n", [30, 1])
-def test_shares_add_up_to_one_where_a_chunk_has_no_row_of_some_component(n):
-    """What is remembered of it stays, and its share falls by what the others have seen."""
+@pytest.mark.parametrize(("n", "far"), [(30, 0.0), (1, 0.0), (32, 0.25), (30, 1.0)])
+def test_shares_of_a_stream_are_averages_that_add_up_to_one(n, far):
+    """(1 − γ) of what is remembered and γ of a chunk; all is kept of what a chunk has no row of."""
     rng = np.random.default_rng(0)
-    first = rng.normal(size=(60, 4)) + 1e4 * (np.arange(60) % 2)[:, None]
+    first = rng.normal(size=(120, 4)) + 1e4 * (np.arange(120) % 2)[:, None]
     stream = MixturePPCA(2, 1).partial_fit(first)
     np.testing.assert_allclose(stream.weights_, 0.5)
-    for _ in range(3):
-        before = stream.weights_
-        stream.partial_fit(rng.normal(size=(n, 4)))
-        near = int(np.argmin(np.abs(stream.means_).max(axis=1)))
-        assert stream.weights_.sum() == pytest.approx(1.0, rel=1e-12)
-        assert stream.weights_[near] > before[near]
+    chunk = rng.normal(size=(n, 4)) + 1e4 * (np.arange(n) < far * n)[:, None]
+    stream.partial_fit(chunk)
+    gamma = (n / (120 + n)) ** FORGET
+    kept = [0.5 * (1 - gamma) + gamma * share if share else 0.5 for share in (1 - far, far)]
+    expected = np.array(kept) / np.sum(kept)
+    order = np.argsort(np.abs(stream.means_).max(axis=1))
+    np.testing.assert_allclose(stream.weights_[order], expected, rtol=1e-9)
+    means = [rows.mean(axis=0) for rows in (first[::2], first[1::2])]
+    new = [chunk[int(far * n) :], chunk[: int(far * n)]]
+    for k, mean, rows, share in zip(order, means, new, (1 - far, far), strict=True):
+        if share:
+            mean = (0.5 * (1 - gamma) * mean + gamma * share * rows.mean(axis=0)) / (
+                0.5 * (1 - gamma) + gamma * share
+            )
+        np.testing.assert_allclose(stream.means_[k], mean, rtol=1e-6, atol=1e-6)
 
 
 def test_a_stream_is_fitted_when_it_is_read(monkeypatch):
