@@ -473,7 +473,7 @@ def mixture(n, d, q, rng):
     q = min(q, 2, d - 1)
     with quiet():
         model = dualpca.MixturePPCA(2, q, random_state=0, standardize=False).fit(X)
-        found, shares = model.score_samples(X), model.predict_proba(X)
+        found, shares = model.score_samples(X), model.predict_proba(X, parameters="fixed")
     pi, mu, C = np.asarray(model.weights_), np.asarray(model.means_), np.asarray(model.covariances_)
     logs = np.column_stack([log_normal(X, m, c) for m, c in zip(mu, C, strict=True)]) + np.log(pi)
     top = logs.max(axis=1)
