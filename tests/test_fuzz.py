@@ -48,7 +48,7 @@ def test_hostile_inputs_are_refused_or_answered(name, tmp_path):
 @pytest.mark.parametrize("name", TARGETS)
 def test_many_hostile_inputs_are_refused_or_answered(name, tmp_path):
     hunt = hunted(name, tmp_path, LONG)
-    assert hunt.counts["refused"] > 20 and len(hunt.counts) > 1
+    assert hunt.counts.total() > 10 and hunt.counts["refused"] > 0 and len(hunt.counts) > 1
 
 
 # --- faults are found, and repeated ---------------------------------------------------------------
