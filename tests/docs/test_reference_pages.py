@@ -140,7 +140,7 @@ def test_option_tables_hold_every_option_of_every_command(options, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("NO_COLOR", "1")
     commands = options.program().commands
-    assert len(commands) == 16
+    assert len(commands) == 17
     for name, command in commands.items():
         printed = CliRunner().invoke(build(), [name, "--help"]).output
         asked = set(re.findall(r"^\W*(--[a-z][\w-]*)", printed, re.M)) - {"--help"}
@@ -156,6 +156,6 @@ def test_the_page_of_options_has_a_table_per_command(options):
 
     directives.register_directive("command-options", options.CommandOptions)
     tree = publish_doctree(".. command-options::\n")
-    assert len(list(tree.findall(lambda node: node.tagname == "table"))) == 16
+    assert len(list(tree.findall(lambda node: node.tagname == "table"))) == 17
     page = (ROOT / "docs/reference/defaults.md").read_text("utf-8")
     assert "```{command-options}" in page

@@ -86,7 +86,8 @@ def conformal(
     one is as likely as any other, as when all are drawn independently from one law. Rows that
     follow one another in time are not; whole sequences can be. For `impute`, entries of a column
     are missing completely at random: whether one is missing depends neither on the values of its
-    row nor on which others are missing. Nothing is assumed of the model; a better one gives shorter intervals.
+    row nor on which others are missing. Nothing is assumed of the model; a better one gives
+    shorter intervals.
 
     **What is promised.** The interval of an entry of a new row contains it with a probability of at
     least `level` with 'split' (Papadopoulos et al. 2002; Lei et al. 2018), and of at least

@@ -200,8 +200,8 @@ def _name(sheet: Sheet, at: Floats, name: str, colour: str) -> None:
 # --- unusual rows ------------------------------------------------------------------------------
 
 NO_LIMITS = (
-    "Kernel models tell unusual rows by model.is_novel(X), mixtures and chains by "
-    "model.score_samples(X)."
+    "KernelPCA tells unusual rows by model.is_novel(X), mixtures and chains by "
+    "dualpca.conformal(model, X).p_values(X_new)."
 )
 
 FAR = 12.0
