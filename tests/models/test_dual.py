@@ -3,6 +3,7 @@
 import pickle
 import tracemalloc
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,14 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
-from dualpca import PPCA, DualPPCA, KernelPCA
+from dualpca import PPCA, BayesianPCA, DualPPCA, KernelPCA
 from dualpca.errors import DegenerateError, DualPCAError
 from dualpca.kernels import KERNELS as KINDS
 from dualpca.kernels import RBF, Linear, Polynomial
 from dualpca.kernels.expected import Uncertain, expected_gram
 from dualpca.models import dual as kernel_values
+from dualpca.models.driver import History
+from dualpca.models.dual import to_dual
 from dualpca.models.spiked import ppca_step
 from tests import oracles
 from tests.oracles import dual as dual_oracles
@@ -643,6 +646,34 @@ def test_expected_posterior_covers_the_posterior_of_draws():
 
 
 # --- conversions ------------------------------------------------------------------------
+
+CLOSED = {
+    "ppca": lambda: PPCA(2),
+    "ppca, noise": lambda: PPCA(2, noise_variance=0.5),
+    "bayesian, noise": lambda: BayesianPCA(2, noise_variance=0.5),
+    "dual": lambda: DualPPCA(2, gamma=GAMMA),
+    "dual, noise": lambda: DualPPCA(2, gamma=GAMMA, noise_variance=0.01),
+    "dual, relevance, noise": lambda: DualPPCA("ard", gamma=GAMMA, noise_variance=0.01),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_is_found_in_closed_form_says_one_step(name):
+    model = CLOSED[name]().fit(rows())
+    assert model.n_iter_ == 1 and model.converged_ and len(model.loglikelihoods_) == 1
+
+
+def test_a_model_without_a_history_becomes_one_of_one_step():
+    found = to_dual(replace(PPCA(2).fit(rows())._model, history=None)).history
+    assert (found.n_iter, found.converged, len(found.loglikelihoods)) == (1, True, 1)
+    assert np.isnan(found.loglikelihood)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_a_dual_model_keeps_how_the_primal_one_was_found(steps):
+    history = History((-3.0, -2.0), steps, converged=False)
+    found = to_dual(replace(PPCA(2).fit(rows())._model, history=history)).history
+    assert (found.n_iter, found.loglikelihood) == (steps, -2.0)
 
 
 def test_ppca_to_dual_and_back():

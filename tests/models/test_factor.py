@@ -1,5 +1,7 @@
 """Factor analysis: the dense likelihood is the judge."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -110,3 +112,24 @@ def test_profile_of_many_features_is_the_dense_likelihood(monkeypatch):
     assert_close(value, dense(logs), "density")
     for j, e in enumerate(1e-5 * np.eye(8)):
         assert slope[j] == pytest.approx((dense(logs + e) - dense(logs - e)) / 2e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("d", range(2, 14))
+def test_own_noise_is_looked_for_where_factors_can_be_told_from_it(d, monkeypatch):
+    """Where (d − q)² ≥ d + q (Ledermann 1937): more factors explain whatever noise there is."""
+
+    class Looked(Exception):
+        pass
+
+    def look(*arguments, **options):
+        raise Looked
+
+    monkeypatch.setattr(factors, "Fit", look)
+    rows = InMemoryTable(np.random.default_rng(0).normal(size=(50, d)))
+    for q in range(1, d):
+        model = SimpleNamespace(n_components=q)
+        if (d - q) ** 2 < d + q:
+            assert factors.own_noise(rows, model) is None
+        else:
+            with pytest.raises(Looked):
+                factors.own_noise(rows, model)

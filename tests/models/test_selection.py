@@ -1,12 +1,27 @@
 """Tables in parts: dimensions chosen, weights, Bayesian fits with NaN, all as in memory."""
 
+import math
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dualpca import PCA, PPCA, Batches, BayesianPCA, FactorAnalysis, KernelPCA, MixturePPCA
+from dualpca import (
+    PCA,
+    PPCA,
+    Batches,
+    BayesianPCA,
+    CopulaPPCA,
+    FactorAnalysis,
+    KernelPCA,
+    MixturePPCA,
+)
 from dualpca.data.table import SlicedTable
-from dualpca.errors import DegenerateError, EmptyColumnError
+from dualpca.errors import DegenerateError, EmptyColumnError, InterruptWarning
+from dualpca.models import incomplete
+from dualpca.models.copula.fitting import CopulaFit
+from dualpca.models.mixture import MixtureSteps
 from dualpca.operators.primal import PartScatter, survey
 from tests.data.test_parts import BY_EM, CLOSED, same, table
 
@@ -280,3 +295,42 @@ def test_an_infinite_entry_is_named_even_where_its_rows_weigh_nothing():
     X[3, 2] = np.inf
     with pytest.raises(ValueError, match="row 3, column 2"):
         PCA(2).fit(cut(X), sample_weight=some_weights(700))
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+CHOICES = {
+    # where steps are taken, and a choice that takes many of them
+    "entries of PPCA": (incomplete.Stack, "step", lambda X: PPCA("cv").fit(X)),
+    "sizes of a mixture": (MixtureSteps, "step", lambda X: MixturePPCA("bic", 1).fit(X)),
+    "factors": (incomplete.Fit, "step", lambda X: FactorAnalysis().fit(X)),
+    "latents of a copula": (CopulaFit, "sums", lambda X: CopulaPPCA().fit(X)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
+@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
+def test_the_keyboard_is_told_or_raised_at_any_step_of_a_choice(name, share, monkeypatch):
+    owner, method, fit = CHOICES[name]
+    X, plain, taken, end = table(n=80, holes=0.1), getattr(owner, method), [], [math.inf]
+
+    def impatient(self, *args, **options):
+        taken.append(1)
+        if len(taken) == end[0]:
+            raise KeyboardInterrupt
+        return plain(self, *args, **options)
+
+    monkeypatch.setattr(owner, method, impatient)
+    fit(X)
+    whole = len(taken)
+    taken.clear()
+    end[0] = 1 + int(share * (whole - 1))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            fit(X)
+        except KeyboardInterrupt:
+            return
+    assert len(taken) >= end[0] and any(issubclass(w.category, InterruptWarning) for w in told)
