@@ -79,9 +79,8 @@ def rows_and_fit(name, unit):
     """Return rows moved and in another unit, and a fit to them."""
     estimator, share = ANSWERING[name]
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 2)) @ rng.uniform(-2, 2, (2, 6)) + rng.uniform(
-        0.7, 1.3, 6
-    ) * rng.normal(size=(120, 6))
+    noise = rng.uniform(0.7, 1.3, 6) * rng.normal(size=(120, 6))
+    X = rng.normal(size=(120, 2)) @ rng.uniform(-2, 2, (2, 6)) + noise
     X[rng.random(X.shape) < share] = np.nan
     X = X if unit == 1 else (X + SHIFT) * unit
     return X, clone(estimator).fit(X)

@@ -38,6 +38,20 @@ def test_the_same_seed_draws_the_same_faults(package):
     assert len(keys(3)) == 4  # at most one in each statement
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rng = np.random.default_rng(0)",
+        "self.pass_cost = 2.0 * n * d",
+        "few = max(1, ROWS_PER_PARAMETER * n)",
+    ],
+)
+def test_seeds_and_what_only_speed_depends_on_are_not_drawn(line, package):
+    place = package / "models" / "mean.py"
+    place.write_text(f"def f(self, np, n, d, rng):\n    {line}\n")
+    assert drawing.statements(package, "models/mean.py") == []
+
+
 def test_what_is_listed_as_equivalent_is_not_drawn(package):
     found = {
         fault.key

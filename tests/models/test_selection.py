@@ -23,6 +23,7 @@ from dualpca.models import incomplete
 from dualpca.models.copula.fitting import CopulaFit
 from dualpca.models.mixture import MixtureSteps
 from dualpca.operators.primal import PartScatter, survey
+from tests.conftest import rest_slow
 from tests.data.test_parts import BY_EM, CLOSED, same, table
 
 FACTORS = ("mean_", "components_", "noise_variance_")
@@ -311,7 +312,7 @@ CHOICES = {
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::dualpca.errors.HeywoodWarning")
 @pytest.mark.parametrize("name", CHOICES)
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95])
+@pytest.mark.parametrize("share", rest_slow([0.0, 0.3, 0.6, 0.95], [0.3]))
 def test_the_keyboard_is_told_or_raised_at_any_step_of_a_choice(name, share, monkeypatch):
     owner, method, fit = CHOICES[name]
     X, plain, taken, end = table(n=80, holes=0.1), getattr(owner, method), [], [math.inf]

@@ -1,10 +1,13 @@
 """solvers/exact.py: QR, LAPACK, the mirror image, Krylov and Lanczos against NumPy's eigh."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from dualpca.operators import Primal
+from dualpca.operators import SINGLE_EPS, Primal
 from dualpca.solvers import solve
+from dualpca.solvers.base import attainable
 from dualpca.solvers.exact import Krylov, root_times
 
 SHAPES = {"tall": (40, 6), "square": (12, 12), "wide": (8, 30)}
@@ -91,3 +94,22 @@ def test_the_root_of_an_operator_times_vectors():
     expected = vectors @ (np.sqrt(np.maximum(values, 0))[:, None] * (vectors.T @ V))
     found = root_times(A, V)
     np.testing.assert_allclose(found[0], expected, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("length", [1.0, 0.1])
+@pytest.mark.parametrize("gap", [0.9, 0.3, 0.03, 1e-3, 2e-5])
+def test_what_rounded_products_do_to_a_pair_depends_on_how_near_the_next_one_is(gap, length):
+    """Beside a perturbed matrix of order two: a correction of this length, off by its rounding."""
+    rounding = 1e-6
+    A = SimpleNamespace(rounding=rounding, given_eps=SINGLE_EPS)
+    off = rounding * length
+    values, vectors = np.linalg.eigh(np.array([[1 - gap, off], [off, 1.0]]))
+    turned, shift = abs(vectors[0, 1]), values[1] - 1.0
+    limit = attainable(A).angle
+    for tol in (1e-9, 1e-5):
+        one = np.ones(1)
+        error, spoilt = Krylov(tol=tol)._blur(A, one, np.full((1, 1), length), 0 * one, 1 - gap)
+        assert shift * (1 - 1e-3) <= error <= max(1.01 * shift, rounding * length**2) * 1.01
+        assert spoilt == (turned > limit and error > tol)
+    known = np.full(1, 0.5)  # an error that was there is no smaller for it
+    assert Krylov()._blur(A, one, np.full((1, 1), length), known, 1 - gap)[0] == 0.5

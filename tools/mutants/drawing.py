@@ -28,7 +28,8 @@ SPEED_ONLY = re.compile(
     r"\b(WORTH|BLOCK|AT_ONCE|THREADS_WAIT|GPU_|SMALL_QR|SMALL_ORDER|TALL|DIRECT_|COPIED_ORDER|"
     r"ALL_PAIRS|MEASURED_ORDER|NEGLIGIBLE_WORK|EXPENSIVE|SLOWER_THAN|MAPPED_ROWS|PIECE|UNCUT|"
     r"MOST_BAND|FEW_TERMS|BUFFERS|BATCH_ROWS|FAN_IN|CHUNK|WIDEST|DENSE_LIMIT|SMALL|PARTS|"
-    r"is_outside|outside|alone|available|free_memory|nbytes|itemsize|flops|cost|seconds|workers|"
+    r"is_outside|outside|alone|available|free_memory|nbytes|itemsize|flops|\w*cost|seconds|workers|"
+    r"ROWS_PER_PARAMETER|"
     r"progress|verbose|block_rows|part_rows|buffer|buffers|flags|c_contiguous|ascontiguousarray|"
     r"on_cuda|triton|isdir|task\(|tick\(|note\(|check_unit|STEEPEST|RESTARTS|MOST_FEATURES|max_passes)"
 )
@@ -254,7 +255,8 @@ def _expressions(head):
             waiting.append(node.body)
             continue
         if isinstance(node, ast.Call) and re.match(
-            r"(\w+\.)*(\w*Error|\w*Warning|cast|TypeVar|replace_text|field|getLogger|partialmethod)\b",
+            r"(\w+\.)*(\w*Error|\w*Warning|cast|TypeVar|replace_text|field|getLogger|partialmethod|"
+            r"default_rng)\b",  # any seed would do
             ast.unparse(node.func),
         ):
             continue
