@@ -814,8 +814,8 @@ def refits_parameters(estimator: LinearEstimator, rows: Array, parameters: str) 
         )
     if parameters != "auto":
         return parameters == "bootstrap"
-    enough = int(rows.shape[0]) >= int(model.n_rows)
-    return enough and completing.needs_refits(
+    trained = int(rows.shape[0]) == int(model.n_rows)  # other rows say nothing of these parameters
+    return trained and completing.needs_refits(
         model.factors, rows, estimator._refit_request().diagonal
     )
 
