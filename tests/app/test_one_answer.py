@@ -221,6 +221,7 @@ OF_A_TABLE = {
     "compare": ("-m", "ppca", "-q", 1),
     "monitor": ("-o", "new.dpca"),
     "report": (),
+    "calibrate": ("-q", "1", "--folds", "2"),
     "explore": ("--host", "nowhere.invalid", "--no-open"),
 }
 """Commands that read a table, with options that make them quick: explore ends at the address."""

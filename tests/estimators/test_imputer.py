@@ -89,12 +89,16 @@ def test_deviations_count_the_parameters_as_estimated(model):
     assert np.array_equal(std, model.impute(X, return_std=True, parameters="bootstrap")[1])
 
 
-def test_deviations_of_many_rows_and_of_other_rows_are_at_fixed_parameters():
-    X = table(600, 3, 1)
+def test_deviations_of_many_rows_are_at_fixed_parameters_and_of_other_rows_of_the_first_order():
+    X = table(2000, 3, 1)
     model = PPCA(1).fit(X)
     for rows in (X, X[:50]):
         auto, fixed = (model.impute(rows, True, parameters=p)[1] for p in ("auto", "fixed"))
         assert np.array_equal(auto, fixed)
+    model = PPCA(1).fit(X[:40])
+    for rows in (X[40:60], X[40:100]):  # fewer rows than were fitted, and more
+        auto, said = (model.impute(rows, True, parameters=p)[1] for p in ("auto", "estimated"))
+        assert np.array_equal(auto, said)
 
 
 # --- leave-one-out expectations ------------------------------------------------------------------

@@ -282,7 +282,8 @@ def drawn(rng, name, subject, found, limits):
     q = top if rng.random() < 0.1 else int(rng.integers(1, min(top, 8) + 1))
     far = container.startswith("sparse") or subject.pairs or dtype == "int64"
     option = pick(subject.options)
-    if option == "dense" and float(d) ** 3 > WHOLE * limits.work:  # all pairs of columns
+    side = {"dense": d, "gram": n}.get(option, 0)  # all pairs of columns, or of rows
+    if float(side) ** 3 > WHOLE * limits.work:
         option = ""
     case = Case(
         name,

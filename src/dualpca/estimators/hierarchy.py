@@ -320,7 +320,7 @@ class HierarchicalPPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, Transforme
         """
         return self._working.responsibilities(X)
 
-    @on_rows("_n_leaves")
+    @on_rows("_n_leaves", options=("parameters",))
     def predict_proba(self, X: Array, *, parameters: str = "auto") -> Array:
         """Return how much every row belongs to every leaf; columns are in the order of `leaves_`.
 

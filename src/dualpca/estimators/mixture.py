@@ -392,7 +392,7 @@ class MixturePPCA(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         joint = _checks.check_finite_result(self._working.joint(X), X, missing=self._accepts_nan)
         return backend.namespace(joint).argmax(joint, axis=1)
 
-    @on_rows("n_mixtures_")
+    @on_rows("n_mixtures_", options=("parameters",))
     def predict_proba(self, X: Array, *, parameters: str = "auto") -> Array:
         """Return the probability of every component given what each row observed.
 

@@ -41,7 +41,7 @@ COMMANDS = {
     ),
     "calibrate": (
         "_look",
-        "Hide known entries of a table, and count how many intervals for them contain.",
+        "Hide known entries of a table, and count how many lie within their intervals.",
     ),
     "inspect": ("_look", "Show what is in a model file."),
     "compare": (

@@ -434,7 +434,7 @@ def calibrate(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Hide known entries of a table, and count how many intervals for them contain.
+    """Hide known entries of a table, and count how many lie within their intervals.
 
     Each known entry is hidden once, and filled by a fit to the others. Standard deviations that
     `dualpca impute --std` writes are to be multiplied by the factor of a level.

@@ -374,7 +374,7 @@ Components = Annotated[
         "--components",
         "-q",
         help="A number, a share of the variance, or the name of a rule. The default is parallel "
-        "analysis (ppca, robust, fa), and cross-validation for impute.",
+        "analysis (ppca, robust, fa), and cross-validation for impute and calibrate.",
     ),
 ]
 Force = Annotated[

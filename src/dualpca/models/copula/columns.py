@@ -174,12 +174,22 @@ class Margin:
         gone = np.isnan(z)
         return tuple(np.where(gone, np.nan, ends[i]) for ends in (self.low, self.high))  # type: ignore[return-value]
 
-    def shares_at(self, x: Host) -> tuple[Host, Host]:
-        """Return the shares of the column below numbers, and up to them; NaN where x is NaN."""
-        ends = np.concatenate([[0.0], self.cumulative])
-        gone = np.isnan(x)
-        below, upto = (ends[np.searchsorted(self.low, x, side)] for side in ("left", "right"))
-        return np.where(gone, np.nan, below), np.where(gone, np.nan, upto)
+    def holding(self, x: Host) -> tuple[Host, Host]:
+        """Return from which share on upper ends hold numbers, and up to which share lower ones do.
+
+        Of intervals with ends by `values`, outward; NaN where x is NaN.
+        """
+        last, gone = len(self.cumulative) - 1, np.isnan(x)
+        below, above = (np.searchsorted(self.low, x, side) for side in ("left", "right"))
+        middle = (self.cumulative + self.before) / 2
+        upper, lower = (
+            np.where(self.held > 0, end, middle) for end in (self.cumulative, self.before)
+        )
+        first = np.where(below > 0, upper[np.maximum(below - 1, 0)], 0.0)
+        first = np.where(below > last, 1.0, first)  # beyond all values: no end reaches it
+        until = np.where(above <= last, lower[np.minimum(above, last)], 1.0)
+        until = np.where(above == 0, 0.0, until)
+        return np.where(gone, np.nan, first), np.where(gone, np.nan, until)
 
     def positions(self, x: Host) -> Host:
         """Return the coordinates of any numbers, between those of the values in the middle of each.
@@ -565,9 +575,9 @@ class MixedModel:
         law = self.laws(entries)[1]
         deviation, found = np.sqrt(law.variance), np.full(values.shape, np.nan)
         for i, (j, margin) in enumerate(self._ordered):
-            below, upto = (special.ndtri(end) for end in margin.shares_at(values[:, j]))
-            above = np.maximum(law.mean[:, i] - upto, below - law.mean[:, i])
-            found[:, j] = np.maximum(above, 0.0) / deviation[:, i]
+            first, until = (special.ndtri(end) for end in margin.holding(values[:, j]))
+            away = np.maximum(law.mean[:, i] - until, first - law.mean[:, i])
+            found[:, j] = np.maximum(away, 0.0) / deviation[:, i]
         return found
 
     def probabilities(self, entries: Entries, column: int) -> Host:
