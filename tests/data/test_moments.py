@@ -66,3 +66,13 @@ def test_chunks_too_far_apart_are_refused_and_leave_the_stream_as_it_was():
         with pytest.raises(ScaleError, match="Divide X by a constant"):
             model.partial_fit(rows + 1e200)
         assert_close(model.transform(rows), type(model)(1).fit(rows).transform(rows), "vector")
+
+
+def test_rows_that_differ_have_no_variance_where_one_of_them_has_a_weight():
+    X = np.array([[1.0, 2.0], [4.0, 9.0], [3.0, 3.0]])
+    found = Moments.of(X, np.array([0.0, 2.0, 0.0]))
+    assert found.n == 2.0
+    np.testing.assert_allclose(found.mean, X[1], rtol=1e-14)
+    np.testing.assert_allclose(found.scatter, 0, atol=1e-12)
+    with pytest.raises(ScaleError, match="varies too little"):
+        Moments.of(1e-170 * X, np.array([1.0, 2.0, 1.0]))

@@ -199,6 +199,7 @@ def linear(fit):
     if scaled:
         w = np.ones(case.n) if fit.w is None else fit.w
         unit = np.sqrt(w @ (C * C) / total)
+        unit[unit == 0] = 1.0  # columns that do not vary are left alone
         C = C / unit
     ell, V = truth.spectrum(C, fit.w)
     d, q = case.d, case.q

@@ -229,7 +229,7 @@ def _any_moments(
         squares = xp.linalg.diagonal(second)
     else:
         squares = second = xp.where(second < 0, xp.zeros_like(second), second)
-    check_trace(X, float(xp.sum(squares)), mean)
+    check_trace(X, float(xp.sum(squares)), mean, weights)
     return n, mean, second
 
 
@@ -527,27 +527,36 @@ def used_rows(X: Array, weights: Array | None) -> int:
     return int(X.shape[0] if weights is None else (backend.to_numpy(weights) > 0).sum())
 
 
-def check_trace(X: Array, trace: float, mean: Array) -> None:
-    """Raise where the total variance is not a usable number, saying why."""
+def check_trace(X: Array, trace: float, mean: Array, weights: Array | None = None) -> None:
+    """Raise where the total variance is not a usable number, saying why.
+
+    It may be none where rows differ, but only one of them has a weight.
+    """
     if not np.isfinite(trace):
         refuse_nonfinite(X)
         raise ScaleError(
             "X is too large: its variance overflows float64. Divide X by a constant first "
             f"(the largest entry is {_largest_deviation(X, 0.0):.3g})."
         )
-    if trace < SMALLEST_TRACE and _largest_deviation(X, mean) > 0:
-        raise ScaleError(
-            "X varies too little: its variance underflows float64. Multiply X by a constant "
-            f"first (the largest deviation from the mean is {_largest_deviation(X, mean):.3g})."
-        )
+    if trace < SMALLEST_TRACE:
+        largest = _largest_deviation(X, mean, weights)
+        if largest > 0:
+            raise ScaleError(
+                "X varies too little: its variance underflows float64. Multiply X by a constant "
+                f"first (the largest deviation from the mean is {largest:.3g})."
+            )
 
 
-def _largest_deviation(X: Array, mean: Array | float) -> float:
-    """Return the largest |x − mean|, block by block."""
-    xp = backend.namespace(X)
-    X = backend.rowwise(X)
-    blocks = (backend.row_block(X, rows) for rows in backend.row_slices(X))
-    return max(float(xp.max(xp.abs(block - mean))) for block in blocks)
+def _largest_deviation(X: Array, mean: Array | float, weights: Array | None = None) -> float:
+    """Return the largest |x − mean| of rows with a weight, block by block."""
+    xp, X = backend.namespace(X), backend.rowwise(X)
+    found = 0.0
+    for rows in backend.row_slices(X):
+        off = xp.max(xp.abs(backend.row_block(X, rows) - mean), axis=1)
+        if weights is not None:
+            off = xp.where(weights[rows] > 0, off, xp.zeros_like(off))
+        found = max(found, float(xp.max(off)))
+    return found
 
 
 def refuse_nonfinite(X: Array, name: str = "X") -> None:
