@@ -203,12 +203,45 @@ FEATURES = (
     "take `latent_covariance`"
 )
 TOWARDS_ZERO = "slopes among few columns are pulled towards zero; isotropic noise holds"
+FEW_GAPS = "of few rows with gaps bootstraps and first-order errors say too little"
+GROUPS_LOST = "groups of 15 rows in 8 columns are often not found"
+STATES_LOST = "the states of so short a sequence are often not found"
+SHRUNK = "the prior shrinks loadings, the more the fewer the rows"
 NOTES = {
+    "signals-BayesianPCA-reconstruct-30-missing": FEW_GAPS,
+    **{
+        f"draws-{name}-sample_imputations-30-missing": FEW_GAPS
+        for name in ("PPCA", "FactorAnalysis", "CopulaPPCA")
+    },
+    **{
+        f'signals-BayesianPCA(method="variational")-{name}-30-missing': SHRUNK
+        for name in ("loadings_std_", "sample_loadings")
+    },
+    "latents-KernelCCA-posterior-30": KNOWN,
+    **{
+        f"certain-{name}-predict_proba-30{gaps}": GROUPS_LOST
+        for name in ("MixturePPCA", "HierarchicalPPCA")
+        for gaps in ("", "-missing")
+    },
+    **{
+        f"{name}-{n}{how}": STATES_LOST if n == 30 else KNOWN
+        for name in (
+            "certain-HiddenMarkovPCA-predict_proba",
+            "certain-HiddenMarkovPCA-filter",
+            "signals-HiddenMarkovPCA-forecast",
+        )
+        for n in (30, 300)
+        for how in ("", "-missing", "-dask", "-stream")
+    },
+    **{
+        f"bounds-Monitor-update-30{gaps}": "limits from 30 rows are rough"
+        for gaps in ("", "-missing")
+    },
     "coordinates-latents-all": "takes the coordinates of the points as known",
     "missing-draws-matching": "values of few rows are copied",
     "pooled-regression-CopulaPPCA(3)": TOWARDS_ZERO,
     "pooled-regression-CopulaPPCA()": TOWARDS_ZERO,
-    "loadings-ard-100-12-0": "the prior shrinks loadings, the more the fewer the rows",
+    "loadings-ard-100-12-0": SHRUNK,
     "probabilities-mixture": "one fit in ten ends at a lesser maximum",
     "probabilities-mixture-5": "five starts do not always leave a lesser maximum",
     "probabilities-sequences-40": KNOWN,

@@ -804,6 +804,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "LARGEST_BLOCK": "blocks of training points left out, each by itself",
     },
     "models/kernel_canonical.py": {"LEADING": ESTIMATE},
+    "models/canonical.py": {"ROWS_PER_COLUMN": ESTIMATE},
     "models/kernel_space.py": {"EXACT": ESTIMATE},
     "models/mixture/choosing.py": {"EVERY_SIZE": ESTIMATE},
     "models/mixture/fit.py": {
@@ -897,7 +898,7 @@ PLAIN: dict[str, dict[str, str]] = {
     },
     "gaussian/wishart.py": {"_log_pseudo_determinant:100": RANGE},
     "models/bayesian.py": {"INNER LONGEST": STEPS, "begin:10": RANGE},
-    "models/canonical.py": {"MOST_BY_DEFAULT": STEPS, "unpack:50": RANGE},
+    "models/canonical.py": {"DRAWS MOST_BY_DEFAULT": STEPS, "unpack:50": RANGE},
     "models/chain.py": {"FLOAT_RANGE LARGEST_DRIFT": RANGE},
     "models/clusters.py": {"SORTED_DIGITS": RANGE},
     "models/completing.py": {"DONORS REDRAWS REFIT_STEPS STD_REFITS": STEPS},

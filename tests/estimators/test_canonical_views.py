@@ -98,7 +98,7 @@ def test_imputation_is_the_dense_conditional():
     model = CCA(2).fit(X, Y)
     mean, C = joint(model)
     Z = np.hstack([X, Y])
-    filled_x, filled_y, std_x, std_y = model.impute(X, Y, return_std=True)
+    filled_x, filled_y, std_x, std_y = model.impute(X, Y, return_std=True, parameters="fixed")
     filled, std = np.hstack([filled_x, filled_y]), np.hstack([std_x, std_y])
     hole = np.isnan(Z)
     np.testing.assert_array_equal(filled[~hole], Z[~hole])

@@ -5,7 +5,15 @@ import pytest
 
 from dualpca import CCA
 from dualpca.gaussian import observed as conditioning
-from dualpca.models.canonical import CanonicalFit, CanonicalRequest, bartlett, by_em, in_closed_form
+from dualpca.models.canonical import (
+    DRAWS,
+    CanonicalDraws,
+    CanonicalFit,
+    CanonicalRequest,
+    bartlett,
+    by_em,
+    in_closed_form,
+)
 from dualpca.models.driver import maximize
 from tests.models.canonical_cases import SINGULAR
 from tests.oracles import canonical as oracle
@@ -138,3 +146,102 @@ def test_p_values_are_none_where_there_is_no_test():
     assert CCA(1).fit(*with_holes(X, Y)).p_values_ is None
     assert CCA(1).fit(X[:4], Y[:4]).p_values_ is None
     assert bartlett(np.array([1.0]), 50, (1, 1))[0] == 0
+
+
+# --- what other parameters the rows leave possible -----------------------------------------------
+
+
+def few_pairs(n=40, seed=0):
+    X, Y = (A[:n] for A in two_views(n=n + 5))
+    return CCA(2).fit(X, Y), X, Y
+
+
+def with_moments(rng, n, mean, C):
+    """Return rows with exactly this mean and, with divisor n, this covariance."""
+    Z = rng.normal(size=(n, len(mean)))
+    Z -= Z.mean(axis=0)
+    root = np.linalg.cholesky(Z.T @ Z / n)
+    return mean + Z @ np.linalg.inv(root).T @ np.linalg.cholesky(C).T
+
+
+def test_the_fit_to_a_sample_is_that_of_rows_with_its_moments():
+    model, X, _ = few_pairs()
+    fit, rng = model._model.canonical, np.random.default_rng(1)
+    r, s = fit.x.F.shape[1], fit.y.F.shape[1]
+    A = rng.normal(size=(60, r + s))
+    moved, S = 0.1 * rng.normal(size=r + s), A.T @ A / 60
+    H = np.block([[fit.x.F, np.zeros((len(fit.x.F), s))], [np.zeros((len(fit.y.F), r)), fit.y.F]])
+    rows = with_moments(rng, 80, fit.mu + H @ moved, H @ S @ H.T)
+    dx, found = X.shape[1], fit.sampled(moved, S)
+    wanted = CCA(2).fit(rows[:, :dx], rows[:, dx:])._model.canonical
+    assert_close(found.mu, wanted.mu, "vector", scale=10.0)
+    assert_close(found.rho, wanted.rho, "vector", scale=10.0)
+    for view, other in ((found.x, wanted.x), (found.y, wanted.y)):
+        assert_close(view.covariance, other.covariance, "vector", scale=100.0)
+        assert_close(view.H.T @ view.F, np.eye(view.F.shape[1]), "vector", scale=10.0)
+        sign = np.sign(np.sum(view.directions * (other.covariance @ other.directions), axis=0))
+        assert_close(view.directions, other.directions * sign, "vector", scale=1e4)
+
+
+@pytest.mark.parametrize("given", ["x", "y", "both", "gaps"])
+def test_latents_and_entries_are_off_as_the_fits_to_samples_are(given):
+    model, X, Y = few_pairs()
+    canonical = model._model.canonical
+    draws = CanonicalDraws.of(canonical, 40.0)
+    rng = np.random.default_rng(2)
+    if given == "gaps":
+        X, Y = (np.where(rng.random(A.shape) < 0.2, np.nan, A) for A in (X, Y))
+    pair = {"x": (X, None), "y": (None, Y)}.get(given, (X, Y))
+    mean, covariance = draws.latent(*pair)
+    own, C = canonical.latent(*pair)
+    assert len(draws.samples) == DRAWS and np.array_equal(mean, own)
+    answers = [one.latent(*pair) for one in draws.samples]
+    for i in range(0, len(mean), 7):
+        off = sum(np.outer(m[i] - own[i], m[i] - own[i]) for m, _ in answers) / DRAWS
+        short = np.diag(C[i]) / np.diag(sum(part[i] for _, part in answers) / DRAWS)
+        by = np.sqrt(np.maximum(short, 1))
+        np.testing.assert_allclose(covariance[i], C[i] * np.outer(by, by) + off, rtol=1e-10)
+    if given == "gaps":
+        full, std = draws.filled(X, Y)
+        plain, known = canonical.filled(X, Y)
+        samples = [one.filled(X, Y) for one in draws.samples]
+        off = np.mean([(m - plain) ** 2 for m, _ in samples], axis=0)
+        sure = np.mean([part**2 for _, part in samples], axis=0)
+        hole = np.isnan(np.hstack([X, Y]))
+        by = np.maximum(known[hole] ** 2 / sure[hole], 1)
+        assert np.array_equal(full, plain) and not std[~hole].any()
+        np.testing.assert_allclose(std[hole] ** 2, known[hole] ** 2 * by + off[hole], rtol=1e-10)
+
+
+def test_errors_are_counted_of_few_rows_without_a_penalty():
+    model, X, Y = few_pairs()
+    auto, fixed = (model.posterior(X, parameters=p)[1] for p in ("auto", "fixed"))
+    wider = np.diagonal(auto, axis1=1, axis2=2) > np.diagonal(fixed, axis1=1, axis2=2)
+    assert wider.all()
+    assert np.array_equal(auto, model.posterior(X, parameters="estimated")[1])
+    X, Y = two_views(n=400)
+    many = CCA(2).fit(X, Y)
+    assert np.array_equal(many.posterior(X)[1], many.posterior(X, parameters="fixed")[1])
+    ridge = CCA(2, regularization=0.1).fit(X[:40], Y[:40])
+    assert np.array_equal(ridge.posterior(X)[1], ridge.posterior(X, parameters="fixed")[1])
+    with pytest.raises(ValueError, match="parameters"):
+        model.posterior(X, parameters="bootstrap")
+
+
+def test_without_a_density_of_samples_parameters_count_as_known():
+    model, X, _ = few_pairs()
+    assert CanonicalDraws.of(model._model.canonical, X.shape[1] + 2.0) is None
+
+
+def test_latents_of_few_pairs_hold():
+    """90 % intervals of 30 pairs covered 70 % with parameters taken as known."""
+    rng, inside = np.random.default_rng(3), []
+    for _ in range(40):
+        z = rng.normal(size=(90, 1))
+        X, Y = (0.8 * z + 0.6 * rng.normal(size=(90, d)) * (np.arange(d) == 0) for d in (5, 4))
+        X[:, 1:], Y[:, 1:] = rng.normal(size=(90, 4)), rng.normal(size=(90, 3))
+        model = CCA(1).fit(X[:30], Y[:30])
+        mean, covariance = model.posterior(X[30:])
+        sign = np.sign(np.sum(mean * z[30:]))
+        inside.append(np.abs(z[30:] * sign - mean)[:, 0] < 1.645 * np.sqrt(covariance[:, 0, 0]))
+    assert 0.84 < np.mean(inside) < 0.95

@@ -18,7 +18,13 @@ from dualpca.estimators import _checks
 from dualpca.estimators._attributes import attribute
 from dualpca.estimators._shell import Estimator, iterative_request, on_rows, parametrized
 from dualpca.estimators._types import Column, Rows, Seed, Weights
-from dualpca.models.canonical import CanonicalModel, CanonicalRequest, fit_canonical
+from dualpca.models.canonical import (
+    Canonical,
+    CanonicalDraws,
+    CanonicalModel,
+    CanonicalRequest,
+    fit_canonical,
+)
 
 if TYPE_CHECKING:
     from dualpca.gaussian.calibration import Calibration
@@ -291,7 +297,9 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
             found.append(backend.cast_like(variates, rows))
         return found[0] if Y is None else tuple(found)
 
-    def posterior(self, X: Rows | None = None, y: Column | None = None) -> tuple[Array, Array]:
+    def posterior(
+        self, X: Rows | None = None, y: Column | None = None, *, parameters: str = "auto"
+    ) -> tuple[Array, Array]:
         """Return mean and covariance of the shared latents.
 
         Parameters
@@ -299,13 +307,17 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         X : array of shape (n, d_x), default=None
         y : array of shape (n, d_y), default=None
             One view or both; NaN where nothing was observed.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            'estimated': covariances count that axes and correlations are estimates, by fits to 48
+            samples that the model draws. 'fixed': they take them as known. 'auto': as estimates
+            below 20 rows per column of both views. Fits with a penalty have only 'fixed'.
 
         Returns
         -------
         mean : array of shape (n, q)
             √ρ u given X alone, √ρ(u + v)/(1 + ρ) given both.
         covariance : array of shape (n, q, q)
-            The same for all complete rows (then a view of one matrix).
+            With fixed parameters the same for all complete rows (then a view of one matrix).
 
         Examples
         --------
@@ -317,9 +329,17 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         >>> mean.shape, covariance.shape
         ((20, 1), (20, 1, 1))
         """
-        latent = self._working.canonical.latent
+        latent = self._counting(parameters).latent
         mean, covariance = self._answer(X, y, "posterior", latent, cast=True)
         return mean, covariance
+
+    def _counting(self, parameters: str) -> Canonical | CanonicalDraws:
+        """Return the model, or with fits to samples of it where its errors are to be counted."""
+        _checks.check_choice("parameters", parameters, _checks.ESTIMATED)
+        model: CanonicalModel = self._working
+        if parameters == "fixed" or self.regularization != 0:
+            return model.canonical
+        return model.draws(parameters == "estimated") or model.canonical
 
     def predict(
         self,
@@ -428,7 +448,14 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
         found = self._answer(X, y, method, ask, cast=True)
         return tuple(found) if kind else found[0]
 
-    def impute(self, X: Rows, y: Column | None, return_std: bool = False) -> Any:
+    def impute(
+        self,
+        X: Rows,
+        y: Column | None,
+        return_std: bool = False,
+        *,
+        parameters: str = "auto",
+    ) -> Any:
         """Fill every NaN of both views with its expectation given what the row observed.
 
         Parameters
@@ -437,6 +464,8 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
             Never modified.
         return_std : bool, default=False
             Also return the standard deviations, 0 where an entry was observed.
+        parameters : {'auto', 'estimated', 'fixed'}, default='auto'
+            Whether they count that the parameters are estimates, as in `posterior`.
 
         Returns
         -------
@@ -464,7 +493,8 @@ class CCA(MultiOutputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, E
                 "use predict_view."
             )
         dx, tables = int(rows.shape[1]), []
-        for table in self._working.canonical.filled(rows, other)[: 2 if return_std else 1]:
+        model = self._counting(parameters if return_std else "fixed")
+        for table in model.filled(rows, other)[: 2 if return_std else 1]:
             first, second = (table[:, :dx], rows), (table[:, dx:], other)
             for (part, like), origin in ((first, X), (second, y)):
                 tables.append(

@@ -106,4 +106,4 @@ from dualpca.gaussian.supplementary import (
     number_columns,
     representation,
 )
-from dualpca.gaussian.wishart import log_wishart
+from dualpca.gaussian.wishart import log_wishart, wishart_roots

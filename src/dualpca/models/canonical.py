@@ -14,8 +14,9 @@ from typing import Annotated
 import numpy as np
 from scipy import stats
 
-from dualpca.arrays import Array, algebra, backend, note
+from dualpca.arrays import Array, algebra, backend, note, outer
 from dualpca.data import (
+    Host,
     InMemoryTable,
     Table,
     beside,
@@ -37,6 +38,7 @@ from dualpca.gaussian import (
     groups,
     is_count,
     whiteners,
+    wishart_roots,
 )
 from dualpca.models.driver import History, if_singular, maximize
 from dualpca.models.incomplete import check_unit
@@ -290,6 +292,26 @@ class Canonical:
         rows = xp.concat([backend.working(X), backend.working(Y)], axis=1)
         return self.mu, self.covariance(), W, rows
 
+    def sampled(self, moved: Host, S: Host) -> Canonical:
+        """Return the fit to a sample: its mean and covariance among whitened coordinates.
+
+        Its axes have the signs of these.
+        """
+        q, r = int(self.rho.shape[0]), int(self.x.F.shape[1])
+        roots = [np.linalg.cholesky(part) for part in (S[:r, :r], S[r:, r:])]
+        inverses = [np.linalg.inv(L) for L in roots]
+        left, rho, right = np.linalg.svd(inverses[0] @ S[:r, r:] @ inverses[1].T)
+        own = backend.to_numpy(self.x.Q)
+        sign = np.where(np.sum((inverses[0].T @ left[:, :q]) * own, axis=0) < 0, -1.0, 1.0)
+        views = []
+        places, axes = (moved[:r], moved[r:]), (left[:, :q] * sign, right[:q, :].T * sign)
+        for view, at, L, H, Q in zip((self.x, self.y), places, roots, inverses, axes, strict=True):
+            given = (backend.asarray(A, view.F) for A in (at, L, H.T, Q))
+            at, L, H, Q = given
+            views.append(View(view.mu + view.F @ at, view.F @ L, view.H @ H, Q))
+        correlations = backend.asarray(np.minimum(rho[:q], 1.0), self.rho)
+        return Canonical(views[0], views[1], correlations)
+
     def leading(self, q: int) -> Canonical:
         """Return the q leading correlations, signed so that x's largest weights are positive."""
         xp, most = backend.namespace(self.rho), int(self.rho.shape[0])
@@ -311,6 +333,69 @@ class Canonical:
             m, s = origin[part], unit[part]
             views.append(View(m + s * view.mu, view.F * s[:, None], view.H / s[:, None], view.Q))
         return Canonical(views[0], views[1], self.rho)
+
+
+# --- What other parameters the rows leave possible -----------------------------------------------
+
+DRAWS = 48
+"""Samples of as many rows, drawn from the fitted model and fitted."""
+
+ROWS_PER_COLUMN = 20
+"""Rows per column of both views, beyond which the errors of axes and correlations hardly show."""
+
+
+@dataclass(frozen=True)
+class CanonicalDraws:
+    """A fit, and the fits to samples of as many rows that it would draw (theory 17.4).
+
+    Of samples nothing but their covariance matters, which is a Wishart matrix: no row is drawn.
+    What the answers of the samples' fits are off by around that of the fit, and by how much they
+    are too sure of themselves, is what the fit owes to chance.
+    """
+
+    fit: Canonical
+    samples: tuple[Canonical, ...]
+
+    @classmethod
+    def of(cls, fit: Canonical, rows: float) -> CanonicalDraws | None:
+        """Return them for a fit to so many rows; None where samples would have no density."""
+        Q_x, Q_y, rho = (backend.to_numpy(A) for A in (fit.x.Q, fit.y.Q, fit.rho))
+        r, s = len(Q_x), len(Q_y)
+        if rows - 1 <= r + s or rho[0] > 1 - LEAST_UNSHARED:
+            return None
+        K = (Q_x * rho) @ Q_y.T
+        L = np.linalg.cholesky(np.block([[np.eye(r), K], [K.T, np.eye(s)]]))
+        rng = np.random.default_rng(0)
+        moved = rng.standard_normal((DRAWS, r + s)) @ L.T / math.sqrt(rows)
+        A = L @ wishart_roots(rng, DRAWS, r + s, rows - 1) / math.sqrt(rows)
+        S = A @ A.swapaxes(1, 2)
+        return cls(fit, tuple(map(fit.sampled, moved, S)))
+
+    def latent(self, X: Array | None, Y: Array | None) -> tuple[Array, Array]:
+        """Return mean and covariance of z given one view or both, as `Canonical.latent` does."""
+        mean, C = self.fit.latent(X, Y)
+        found = [one.latent(X, Y) for one in self.samples]
+        xp, K = backend.namespace(mean), len(found)
+        own, off = C, sum(outer(m - mean) for m, _ in found) / K
+        sure = [xp.linalg.diagonal(A) for A in (own, sum(part for _, part in found) / K)]
+        by = xp.sqrt(surer(*sure))
+        return mean, own * by[:, :, None] * by[:, None, :] + off
+
+    def filled(self, X: Array, Y: Array) -> tuple[Array, Array]:
+        """Return both views side by side, and standard deviations, as `Canonical.filled` does."""
+        full, std = self.fit.filled(X, Y)
+        found = [one.filled(X, Y) for one in self.samples]
+        K, own = len(found), std * std
+        off = sum((m - full) ** 2 for m, _ in found) / K
+        by = surer(own, sum(part * part for _, part in found) / K)
+        return full, backend.namespace(full).sqrt(own * by + off)
+
+
+def surer(own: Array, sampled: Array) -> Array:
+    """Return by how much variances of samples fall short of those of the model they are from."""
+    xp, one = backend.namespace(own), 1 + 0 * own
+    by = xp.where(sampled > 0, own / xp.where(sampled > 0, sampled, one), one)
+    return xp.where(by > 1, by, one)
 
 
 def _of_view(name: str, value: Callable[[Canonical, View], Array]) -> property:
@@ -375,6 +460,12 @@ class CanonicalModel:
         """Return the number of pairs if a regression fitted to so few of them is no known one."""
         n = max(self.pairs or float(self.n_rows), 1.0)
         return n if always or 1 + self.n_components > WORTH_COUNTING * n else None
+
+    def draws(self, always: bool = False) -> CanonicalDraws | None:
+        """Return fits to samples of as many rows, if so few were fitted that it shows."""
+        n = max(self.pairs or float(self.n_rows), 1.0)
+        d = sum(int(view.F.shape[0]) for view in (self.canonical.x, self.canonical.y))
+        return CanonicalDraws.of(self.canonical, n) if always or n < ROWS_PER_COLUMN * d else None
 
     def covariance(self) -> Array:
         """Return the joint covariance, (d_x + d_y, d_x + d_y)."""
