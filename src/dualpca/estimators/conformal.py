@@ -225,7 +225,7 @@ class Conformal:
         -------
         filled, low, high : arrays or frames of shape (m, d)
             The average of the fits, and the ends of the intervals: x̂ ± r·std with quantiles of the
-            scores r = |x − x̂|/std of known entries of the column that were hidden from their row,
+            scores r = ``|x − x̂|/std`` of known entries of the column that were hidden from their row,
             one by one. Infinite where too few entries calibrate. Known entries stay as they are.
 
         Examples
@@ -266,7 +266,7 @@ class Conformal:
         Returns
         -------
         signal, low, high : arrays or frames of shape (m, d)
-            The average of the fits, and the ends of the intervals: x̂ ± a quantile of |x − x̂| of
+            The average of the fits, and the ends of the intervals: x̂ ± a quantile of ``|x − x̂|`` of
             the column.
 
         Examples

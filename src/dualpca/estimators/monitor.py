@@ -406,6 +406,10 @@ class Monitor(MetaEstimatorMixin, Estimator):
         d = getattr(self, "n_features_in_", 0)
         names = [f"x{j}" for j in range(d)] if known is None else [str(name) for name in known]
         check_number("arl", self.arl, LEAST_LENGTH)
+        if not self.arl < np.inf:
+            raise ValueError(
+                expected("arl", f"a finite number of at least {LEAST_LENGTH}", self.arl)
+            )
         check_number("smoothing", self.smoothing, 0)
         if not 0 < self.smoothing <= 1:
             raise ValueError(expected("smoothing", "above 0 and at most 1", self.smoothing))

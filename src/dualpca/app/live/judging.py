@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -108,6 +109,14 @@ class Out:
             target.touch()
             sync_folder(target)
         self.file = open(target, "ab")
+        try:
+            self._cut_back(target, kept, whole)
+        except BaseException:
+            self.close()
+            raise
+
+    def _cut_back(self, target: Path, kept: Kept | None, whole: bool) -> None:
+        """Leave what the state counts, and lines beyond that if they stay."""
         size = self.file.tell()
         length = kept.length if kept is not None and kept.path == str(target) else size
         self.more = 0  # lines that stay and that the state does not count
@@ -305,9 +314,10 @@ class Watch:
 
     def close(self) -> None:
         """Close the files."""
-        for one in (self.tail, self.log, self.alarms):
-            if one is not None:
-                one.close()
+        with ExitStack() as stack:  # all of them, even if one cannot be written
+            for one in (self.alarms, self.log, self.tail):
+                if one is not None:
+                    stack.callback(one.close)
 
     def save(self) -> None:
         """Bring log and alarms to the disk, then the state that counts them."""
