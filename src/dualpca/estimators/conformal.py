@@ -226,7 +226,8 @@ class Conformal:
         filled, low, high : arrays or frames of shape (m, d)
             The average of the fits, and the ends of the intervals: x̂ ± r·std with quantiles of the
             scores ``r = |x − x̂|/std`` of known entries of the column that were hidden from their
-            row, one by one. Infinite where too few entries calibrate. Known entries stay as they are.
+            row, one by one. Infinite where too few entries calibrate. Known entries stay as they
+            are.
 
         Examples
         --------
