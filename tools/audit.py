@@ -55,6 +55,7 @@ PERMISSIVE = frozenset(
 
 WORDS = {
     "2-clause bsd": "BSD-2-Clause",
+    "3-clause bsd": "BSD-3-Clause",
     "3-clause bsd license": "BSD-3-Clause",
     "apache 2.0": "Apache-2.0",
     "apache software license": "Apache-2.0",
@@ -72,6 +73,7 @@ WORDS = {
 
 REVIEWED = {
     "certifi": "it covers its own files, which nobody changes or ships here",
+    "codespell": "checks the spelling of the pages only; nothing of it is shipped",
     "docutils": "public domain and BSD but for an Emacs mode under the GPL; builds the pages only",
     "hypothesis": "it covers its own files; runs the tests only",
     "pathspec": "it covers its own files; builds and checks the package only",

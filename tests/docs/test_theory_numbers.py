@@ -60,7 +60,7 @@ def test_two_tables():  # theory 17.1 to 17.3
     noise = Sxx - model.x_loadings_ @ model.x_loadings_.T
     np.testing.assert_allclose(model.x_noise_covariance_, noise)
     a, b = (A - A.mean(axis=0)) @ U, (B - B.mean(axis=0)) @ V
-    mean, covariance = model.posterior(A, B)
+    mean, covariance = model.posterior(A, B, parameters="fixed")
     np.testing.assert_allclose(mean, np.sqrt(kappa) * (a + b) / (1 + kappa))
     np.testing.assert_allclose(np.diag(covariance[0]), (1 - kappa) / (1 + kappa))
     y, C = model.predict(A, return_cov=True, parameters="fixed")
