@@ -95,7 +95,8 @@ class Subject:
     def suited(self, case):
         """Return the case with what the subject refuses replaced."""
         chunks = case.container in (*CHUNKED, *ONCE)
-        if case.dtype == "int64" and not self.ties:
+        zeros = case.option == "cosine"  # rows of zeros have no direction
+        if case.dtype == "int64" and (zeros or not self.ties):
             case = replace(case, dtype="float64")
         if case.container == "list" and case.n * case.d > 2**16:
             case = replace(case, container="c")

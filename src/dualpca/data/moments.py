@@ -540,7 +540,7 @@ def check_trace(X: Array, trace: float, mean: Array, weights: Array | None = Non
         )
     if trace < SMALLEST_TRACE:
         largest = _largest_deviation(X, mean, weights)
-        if largest > 0:
+        if largest > 4 * backend.EPS * float(np.max(np.abs(backend.to_numpy(mean)), initial=0.0)):
             raise ScaleError(
                 "X varies too little: its variance underflows float64. Multiply X by a constant "
                 f"first (the largest deviation from the mean is {largest:.3g})."
