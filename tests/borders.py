@@ -852,7 +852,7 @@ PLAIN: dict[str, dict[str, str]] = {
     "data/dask_table.py": {"MOST_LOST": STEPS},
     "data/folds.py": {"FOLDS": STEPS},
     "data/kinds.py": {"_coded:8": "what is shown"},
-    "data/moments.py": {"DENSE_ENTRIES": BYTES, "SINGLE_RANGE FAR_MEAN": RANGE},
+    "data/moments.py": {"DENSE_ENTRIES": BYTES, "SINGLE_RANGE FAR_MEAN check_trace:4": RANGE},
     "data/table.py": {"BUFFERS BUFFER_BYTES": "of a reader"},
     "data/units.py": {"CONSTANT LARGEST_RATIO UNLIKE DEVIATIONS LONG_TAILED": RANGE},
     "kernels/choose.py": {"DIAGONAL_ROWS": "blocks of a diagonal; tests/kernels"},
